@@ -48,6 +48,7 @@ from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosignature
 from policies.ledger.ledger import Ledger
+from policies.plan.grids import sums_of
 from policies.plan.release import Release
 from policies.plan.release import plan as plan_of
 from protos.messages import Place, Tensor
@@ -57,9 +58,10 @@ from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import noise
-from silo_agent.learning.private.release import grid
+from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.metrics import Metrics
+from silo_agent.storage.digests import Digests
 from silo_agent.storage.state import State
 
 Array = NDArray[np.float64]
@@ -265,7 +267,7 @@ class AuditedSilo:
                     columns=(),
                 ),
             )
-        self.state = State(folder / "state")
+        self.state = State(folder / "state", Digests.of(entropy.bytes(32)))
         self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())
         self.learner = _GivenRecords(
             study,
@@ -274,7 +276,7 @@ class AuditedSilo:
             HOLDOUT,
             self.state.study_folder(study.digest),
             identified_by=columns,
-            entropy=entropy,
+            draws=KeyedDraws(entropy.bytes(32)),
             device="cpu",
         )
         self.learner.given = training, evaluation
@@ -363,7 +365,7 @@ class _GivenRecords(Learner):
 
 def release_step(study: Study) -> float:
     """Grid step of counts, heads and metrics."""
-    return grid(study.privacy.max_patients, ring_of("ckks").limit(len(study.silos)))[0]
+    return sums_of(study.privacy.max_patients, ring_of("ckks").limit(len(study.silos))).step
 
 
 @contextmanager

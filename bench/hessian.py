@@ -85,7 +85,8 @@ class Problem:
 
     def closed(self) -> torch.Tensor:
         """By the family's formula, (W, W)."""
-        return self.family.curvature_sum(self.family.mean(functional.linear(self.z, self.head)), self.z, self.weight)
+        expected = self.family.expected(functional.linear(self.z, self.head))
+        return self.family.curvature_sum(expected, self.z, self.weight)
 
     def release(self) -> torch.Tensor:
         """As a silo makes it for a release, with the gradient; the clip of 1 shortens no record."""

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from crypto.pki.joining.renewal import Files
+from crypto.pki.known_keys import MEMORY_FILE
 from policies.documents.document import Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -48,8 +49,9 @@ class CoordinatorConfig(Closed):
 
     @property
     def files(self) -> Files:
-        """Where certificate, key, authorities and lists are."""
-        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
+        """Where certificate, key, authorities, lists and the memory of keys are."""
+        memory = self.data / MEMORY_FILE
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)
 
 
 class OperatorConfig(Closed):
@@ -76,5 +78,6 @@ class OperatorConfig(Closed):
 
     @property
     def files(self) -> Files:
-        """Where certificate, key, authorities and lists are."""
-        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
+        """Where certificate, key, authorities, lists and the memory of keys are."""
+        memory = self.authority.parent / MEMORY_FILE
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from coordinator.storage.checkpoints import Checkpoints
-from crypto.errors import SignatureRefused
+from coordinator.storage.checkpoints import Checkpoints, DamagedCheckpointError
+from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.dated import signer_at
 from crypto.pki.identity import Identity, Role
@@ -81,6 +81,8 @@ class Cosigning:
         self._asked: dict[str, _Asked] = {}
         self._older: dict[str, dict[str, CosignedCheckpoint]] = {}
         """By ledger and signer: what a signer showed last, if it is older than what it has cosigned since."""
+        self._told: set[str] = set()
+        """What was said of damaged checkpoints; each is said once."""
         self._stopped = False
 
     def latest(self, silo: str) -> tuple[CosignedCheckpoint, ...]:
@@ -89,10 +91,10 @@ class Cosigning:
         A signer that was put back to an older state shows what it knows now. That comes too: it signs again as soon as
         the silo's checkpoint names this head.
         """
-        stated = self._checkpoints.latest(silo)
+        stated = self._stated(silo)
         with self._changed:
             older = tuple(self._older.get(silo, {}).values())
-        return (*([self._sign(stated)] if stated else []), *self._checkpoints.cosigned(silo).values(), *older)
+        return (*([self._sign(stated)] if stated else []), *self._cosigned(silo).values(), *older)
 
     def state(
         self,
@@ -153,9 +155,54 @@ class Cosigning:
             self._changed.notify_all()
 
     # --- inside -------------------------------------------------------------------------------------------------
+    def _stated(self, silo: str) -> SignedCheckpoint | None:
+        """Return a ledger's latest checkpoint. One that is damaged is told and left out: the peers know theirs."""
+        try:
+            stated = self._checkpoints.latest(silo)
+            if stated is not None:
+                self._require_whole(silo, silo, stated, stated.certificate_pem, stated.signature)
+        except DamagedCheckpointError as fault:
+            self._tell(fault)
+            return None
+        return stated
+
+    def _cosigned(self, silo: str) -> dict[str, CosignedCheckpoint]:
+        """Return what others cosigned of a ledger, by signer, without what is damaged."""
+        found = {}
+        for signer, given in self._checkpoints.cosigned(silo).items():
+            try:
+                if isinstance(given, DamagedCheckpointError):
+                    raise given
+                self._require_whole(silo, signer, given.stated, given.certificate_pem, given.signature)
+            except DamagedCheckpointError as fault:
+                self._tell(fault)
+            else:
+                found[signer] = given
+        return found
+
+    def _require_whole(
+        self, silo: str, signer: str, stated: SignedCheckpoint, certificate_pem: bytes, signature: bytes
+    ) -> None:
+        """Raise `DamagedCheckpointError` unless the stored bytes are the signed ones.
+
+        A certificate that counts no more says nothing of damage.
+        """
+        try:
+            checkpoint = Checkpoint.parse(stated.checkpoint)
+            signer_at(self._trust, certificate_pem, stated.checkpoint, signature, checkpoint.at)
+        except CertificateError:
+            return
+        except (CosignError, SignatureRefused) as fault:
+            raise DamagedCheckpointError(silo, signer, str(fault)) from None
+
+    def _tell(self, fault: DamagedCheckpointError) -> None:
+        if str(fault) not in self._told:
+            self._told.add(str(fault))
+            log.error("a stored checkpoint is damaged", why=str(fault))
+
     def _keep(self, checkpoint: Checkpoint, signed: SignedCheckpoint) -> None:
         """Store the checkpoint as the latest, unless it is already. Raises `LedgerRolledBackError`, `CosignError`."""
-        last = self._checkpoints.latest(checkpoint.silo)
+        last = self._stated(checkpoint.silo)
         advance(None if last is None else Checkpoint.parse(last.checkpoint), checkpoint)
         if last is None or last.checkpoint != signed.checkpoint:
             self._checkpoints.keep(checkpoint.silo, signed)
@@ -178,10 +225,10 @@ class Cosigning:
         checkpoint = self._read(silo, given)
         own = checkpoint.silo
         with self._changed:
-            if own == silo or self._checkpoints.latest(own) is None:
+            if own == silo or self._stated(own) is None:
                 msg = f"nobody asked {silo} to cosign the ledger of {own}; send only answers to checkpoints handed out"
                 raise CosignError(msg)
-            last = self._checkpoints.cosigned(own).get(silo)
+            last = self._cosigned(own).get(silo)
             if last is None or follows(Checkpoint.parse(last.stated.checkpoint), checkpoint):
                 self._checkpoints.keep_cosigned(own, silo, given)
                 self._older.get(own, {}).pop(silo, None)

@@ -15,6 +15,7 @@ from coordinator.core.events import Clear, Effect
 from coordinator.core.state import OVER, Round
 from coordinator.core.study import Life, Progress, Silo
 from coordinator.metrics import Metrics
+from coordinator.storage.shortage import Shortage
 from protos.bounds import sentence
 from protos.messages import Place
 from protos.status import MemberStatus, PhaseTime, StudyStatus
@@ -47,6 +48,16 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
             for silo in progress.silos
         ),
     )
+
+
+def short(status: StudyStatus, shortage: Shortage | None) -> StudyStatus:
+    """Return the status of a study that waits until its coordinator's machine has what it lacks, if it lacks anything.
+
+    It is for operators: the sentence names files of the coordinator.
+    """
+    if shortage is None or status.state != Life.RUNNING:
+        return status
+    return replace(status, why=sentence(f"no time passes while the coordinator's machine is short: {shortage.told}"))
 
 
 def brief(status: StudyStatus) -> StudyStatus:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from coordinator import publishing
-from coordinator.aggregation import add_contents
+from coordinator.adding import make_sum
 from coordinator.core import study as studies
 from coordinator.core.events import (
     Add,
@@ -38,27 +38,27 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import OVER, Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
-from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
+from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, short, where
 from coordinator.errors import CoordinatorError
 from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
-from coordinator.storage.spool import SUM_FILE, Spool
+from coordinator.shortages import MACHINE, Shortages
+from coordinator.storage.shortage import shortage_of
+from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
 from crypto.secagg.spoilt import Spoilt
 from crypto.secagg.voids import Void
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
-from policies.plan import quorum
+from policies.plan import grids, quorum
 from policies.plan.release import plan
 from policies.refusals import Refused
 from protos.chunks import ChunkList
 from protos.messages import (
-    SUM,
     Answer,
     Confirm,
     Note,
-    Part,
     Place,
     SignedPublication,
     StudyResults,
@@ -116,6 +116,12 @@ class Engine:
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
         self._revoked = revoked
         self._intake = Intake(store, spool, metrics)
+        self.shortages = Shortages(metrics)
+        """What this machine lacks now. Whoever meets an error of the machine notes it here."""
+        self._held: dict[str, float] = {}
+        """Since when no time passes for a study, because this machine is short."""
+        self._again: dict[str, Add] = {}
+        """The sums that could not be made, by study."""
         self._changed = threading.Condition(threading.RLock())
         self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
         self._studies: dict[str, Study] = {}
@@ -124,6 +130,8 @@ class Engine:
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
+        self.ticks = 0
+        """Turns of the clock so far that are over."""
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -131,14 +139,14 @@ class Engine:
         """Resume all studies that were running, and start their clocks. One that cannot go on ends by name."""
         with self._changed:
             self._bring_up_to_date()
-            live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
-            self._spool.sweep([progress.round.place for progress in live if progress.round])
-            for progress in live:
+            self._sweep()
+            for progress in [progress for progress in self._progress.values() if progress.life in studies.LIVE]:
                 self._commit(progress, *studies.restart_clock(progress, self._clock()))
                 round_ = progress.round
                 if round_ is not None and round_.phase is Phase.ADD:
                     self._perform(Add(round_.place, round_.tensors[round_.cursor], round_.survivors))
             self._measure()
+        self._worker.submit(lambda: None).result()  # so that its thread is there when there are too many others
         self._ticker.start()
 
     def passes(self) -> bool:
@@ -189,13 +197,13 @@ class Engine:
         with self._changed:
             progress = self._find(wanted)
             study = progress.script.study
-            described = describe(progress, self._seen)
+            described = self._described(progress)
             return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
     def statuses(self) -> list[StudyStatus]:
         """Return the status of all studies, without their histories."""
         with self._changed:
-            return [brief(describe(progress, self._seen)) for progress in self._progress.values()]
+            return [brief(self._described(progress)) for progress in self._progress.values()]
 
     def results(self, wanted: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
@@ -350,6 +358,13 @@ class Engine:
             return round_.statement(confirm.culprit)
 
     # --- inside -------------------------------------------------------------------------------------------------
+    def _sweep(self) -> None:
+        live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
+        self._spool.sweep([progress.round.place for progress in live if progress.round])
+
+    def _described(self, progress: Progress) -> StudyStatus:
+        return short(describe(progress, self._seen), self.shortages.standing(progress.script.study))
+
     def _find(self, wanted: str) -> Progress:
         found = [p for p in self._progress.values() if p.script.name == wanted or p.script.study.startswith(wanted)]
         if not wanted or len(found) != 1:
@@ -449,39 +464,38 @@ class Engine:
             self._worker.submit(self._add, effect)
 
     def _add(self, effect: Add) -> None:
-        """Add contributions. Runs on the worker thread."""
-        place, slot = effect.place, str(effect.tensor)
+        """Add contributions. Runs on the worker thread. If this machine is short, the same is done again later."""
+        place = effect.place
         try:
-            target = self._spool.partial(place, slot, SUM_FILE)
-            kind, digests = plan(self._study(place.study)).ring(effect.tensor), self._store.digests(place, slot)
-            paths = [self._spool.complete(place, slot, silo) for silo in effect.silos]
-            add_contents(paths, [digests[silo] for silo in effect.silos], kind, target)
-            chunks = ChunkList.of(target)
-            total = Part(SUM, "", chunks.size, chunks.digest)
-            self._spool.keep_chunk_list(self._spool.chunks(place, slot, SUM_FILE), chunks)
-            self._spool.publish(target, self._spool.complete(place, slot, SUM_FILE))
-            self._at(place, Added(total))
-        except OutOfTurnError:
-            self._not_wanted(place)
-        except Exception as error:
-            # A sum that cannot be made must end the attempt with a reason, not leave it hanging. Silos must not see
-            # our paths.
-            reason = error.strerror if isinstance(error, OSError) else error
-            log.exception("adding failed", **where(place))
+            with self._changed:
+                self._round(place)
+                study = self._study(place.study)
             try:
-                self._at(place, Stopped(f"adding {slot} failed: {reason}"))
-            except OutOfTurnError:
-                self._not_wanted(place)
+                event: Event = Added(make_sum(self._store, self._spool, study, effect))
+            except Exception as error:
+                if shortage_of(error) is not None:
+                    raise
+                # A sum that cannot be made must end the attempt with a reason, not leave it hanging. Silos must not
+                # see our paths.
+                reason = error.strerror if isinstance(error, OSError) else error
+                log.exception("adding failed", **where(place))
+                event = Stopped(f"adding {effect.tensor} failed: {reason}")
+            self._at(place, event)
+        except OutOfTurnError:
+            log.info("sum not wanted any more", **where(place))
+            self._spool.clear(place)
+        except Exception as error:
+            self._again[place.study] = effect
+            if self.shortages.note(error, place.study) is not None:
+                return
+            log.exception("adding failed", **where(place))
+        self.shortages.over(place.study)
 
     def _liar(self, silo: str, confirm: Confirm) -> str:
         """Who lied, as the key shows that a silo publishes with its complaint; empty if it publishes none."""
         place, round_ = confirm.place, self._round(confirm.place)
         path = self._spool.complete(place, note_slot(Note.SHARES, None), confirm.culprit)
         return liar_of(round_, silo, confirm, path.read_bytes()) if confirm.evidence and path.exists() else ""
-
-    def _not_wanted(self, place: Place) -> None:
-        log.info("sum not wanted any more", **where(place))
-        self._spool.clear(place)
 
     def _notice(self, silo: str, session: str) -> None:
         """Note that a silo polls. It is not away, but it may have lost its keys."""
@@ -499,16 +513,49 @@ class Engine:
 
     def _tick(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
+            for key in self.shortages.due():
+                self._try_again(key)
             with self._changed:
                 self._ticked = time.monotonic()
-                for progress in list(self._progress.values()):
-                    if progress.life is Life.RUNNING:
-                        try:
-                            self._apply(progress, Passed())
-                            self._leave_behind(self._progress[progress.script.study])
-                        except Exception:
-                            # If the database fails now, the clock must not stop for good: the next tick tries again.
-                            log.exception("time could not pass", study=progress.script.study)
+                for study in list(self._progress):
+                    try:
+                        self._pass(study)
+                    except Exception as error:
+                        # If the database fails now, the clock must not stop for good: the next tick tries again.
+                        if self.shortages.note(error) is None:
+                            log.exception("time could not pass", study=study)
+                self.ticks += 1
+
+    def _try_again(self, key: str) -> None:
+        """Do again what failed because this machine was short: a sum, or a write of the size of most."""
+        if key != MACHINE:
+            effect = self._again.pop(key, None)
+            if effect is not None:
+                self._worker.submit(self._add, effect)
+            return
+        try:
+            self._store.probe()
+            self._spool.probe()
+        except Exception as error:
+            if self.shortages.note(error) is not None:
+                return
+            log.exception("the machine cannot be tried")
+        self.shortages.over()
+        with self._changed:  # what could not be deleted meanwhile
+            self._sweep()
+
+    def _pass(self, study: str) -> None:
+        """Let time pass for a study, unless this machine is short. The time of a shortage is given back."""
+        progress = self._progress[study]
+        if progress.life is Life.RUNNING and self.shortages.standing(study) is not None:
+            self._held.setdefault(study, self._clock())
+            return
+        if study in self._held:
+            self._commit(progress, *studies.credit(progress, self._held[study], self._clock()))
+            del self._held[study]
+        if progress.life is Life.RUNNING:
+            self._apply(self._progress[study], Passed())
+            self._leave_behind(self._progress[study])
 
     def _leave_behind(self, progress: Progress) -> None:
         """Have nobody wait for a silo of the roster whose certificate was revoked meanwhile."""
@@ -535,6 +582,7 @@ class Engine:
 
 
 def _require_bounds(study: Study) -> None:
-    """Raise `Refused` if a constant of the study is out of bounds, or if too few silos could open its sums."""
+    """Raise `Refused` if a constant is out of bounds, if too few silos could open a sum, if noise misses its grid."""
     require_bounds(study)
     quorum.require(study)
+    grids.require(study)

@@ -81,6 +81,17 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.short = Gauge(
+            "fedward_coordinator_short",
+            "What this machine lacks now: 1 for all studies together, and 1 for each study whose sum cannot be made.",
+            registry=self.registry,
+        )
+        self.shortages = Counter(
+            "fedward_coordinator_shortages_total",
+            "Times that this machine began to lack something, by what: files, memory, disk, database, other.",
+            ["lack"],
+            registry=self.registry,
+        )
         self.failed_handshakes = Counter(
             "fedward_coordinator_failed_handshakes_total",
             "TLS handshakes that failed: no certificate, one of another authority, or no TLS at all.",

@@ -26,7 +26,7 @@ class Operator:
 
     def __init__(self, config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None) -> None:
         """The certificate is renewed first if it is time; `tell` hears how that went and what ends soon."""
-        credential = renewal.load(config.files, config.authority_url)
+        credential = renewal.load(config.files, config.authority_url, keeps=True)
         link = renewal.link_for(credential, config.authority_url)
         Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
         self._address = config.coordinator

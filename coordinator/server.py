@@ -82,11 +82,11 @@ class Server:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         open_files = files.raise_limit()
-        credential = renewal.load(config.files, config.authority_url)
-        credential.tell_faults(lambda why: log.error("certificates not read", why=why))
-        trust = RememberingTrust(credential.trust.source)
-        self.metrics = Metrics()
         close_to_others(config.data)
+        credential = renewal.load(config.files, config.authority_url, keeps=True)
+        credential.tell_faults(lambda why: log.error("certificates not read", why=why))
+        trust = RememberingTrust(credential.trust.source, keys=credential.trust.keys)
+        self.metrics = Metrics()
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")
         self.engine = Engine(store, spool, self.metrics, revoked=Revoked(trust))
@@ -110,7 +110,7 @@ class Server:
             raise OSError(msg) from None
         connections = Connections(self.port, self.metrics)
         self._guard = Guard(trust, connections, self.metrics)
-        refusals = Refusals(trust, self.metrics, connections)
+        refusals = Refusals(trust, self.metrics, connections, self.engine.shortages)
         self._add(SILOS, SiloService(self.engine, spool, refusals, version("fedward"), cosigning=self._cosigning))
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
         self._add(OPERATORS, OperatorService(self.engine, refusals), pool=self._operators)

@@ -28,6 +28,7 @@ from coordinator.door.sparing import Sparing
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
 from coordinator.metrics import Metrics
+from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
@@ -44,6 +45,7 @@ log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
 MAX_HOLD_SECONDS = 20.0
 R = TypeVar("R")
+_OPERATOR = f"{Role.OPERATOR}/"
 
 
 class ResumeError(CoordinatorError):
@@ -77,6 +79,7 @@ class Refusals:
     trust: RememberingTrust
     metrics: Metrics
     connections: Connections
+    shortages: Shortages
     sparing: Sparing = field(default_factory=Sparing)
 
     def end(self, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
@@ -84,18 +87,32 @@ class Refusals:
         if isinstance(error, grpc.RpcError):
             raise error  # the caller has gone, or the door has ended the call
         code = next((code for kind, code in CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-        caller = self.trust.label(context)
+        caller, shortage = self.trust.label(context), self.shortages.note(error)
+        if shortage is not None:
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
         self.metrics.refused.labels(code.name, caller).inc()
         self.connections.refuse(context.peer())
         if code is grpc.StatusCode.INTERNAL:
-            log.error("failed", call=call, caller=caller, exc_info=error)
             why = "the coordinator failed; its log says why"
+            self._tell_fault(call, caller, error)
         else:
             why = sentence(str(error))
-            if self.sparing.allows(caller):
+            if shortage is not None and not isinstance(error, SpoolFullError):
+                # `shortages` has said it, and only operators may know which file it is.
+                why = sentence(shortage.told) if caller.startswith(_OPERATOR) else shortage.outside
+            elif self.sparing.allows(caller):
                 log.info("refused", call=call, caller=caller, code=code.name, why=why)
         context.abort(code, why)
         raise AssertionError  # abort never returns, but its types do not say so
+
+    def _tell_fault(self, call: str, caller: str, error: Exception) -> None:
+        """Say what failed. What is raised on purpose says it in a sentence; anything else needs its lines of code."""
+        if not self.sparing.allows(caller):
+            return
+        if isinstance(error, CoordinatorError):
+            log.error("failed", call=call, caller=caller, why=str(error))
+        else:
+            log.error("failed", call=call, caller=caller, exc_info=error)
 
 
 class Caller:

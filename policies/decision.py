@@ -16,7 +16,7 @@ from typing import Final
 from policies.accounting import accountant
 from policies.documents.policy import OLDEST, Policy
 from policies.documents.study import Study, require_bounds
-from policies.plan import memory, quorum
+from policies.plan import grids, memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
@@ -91,6 +91,7 @@ def decide(
         found += _check_rounds(policy, planned, round, *attempts)
         found += _check_split(policy, planned)
         found += [] if stranger else _check_budget(policy, list(spent_costs), rest)
+    found += grids.faults(study)
     if found:
         raise Refused.of(found)
 

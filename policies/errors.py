@@ -56,6 +56,10 @@ class LedgerWriteError(LedgerError):
     """A debit could not be made durable. Nothing may be computed under it."""
 
 
+class LedgerShortError(LedgerWriteError):
+    """The write failed for want of room or of open files, say. The ledger is as it was, and the same may work later."""
+
+
 class ChargeConflictError(LedgerError):
     """The same (study, round, tensor, attempt) was charged before, at another cost."""
 

@@ -16,10 +16,23 @@ _ADVICE: Final = {
     errno.EDQUOT: _ROOM,
     errno.EMFILE: _LIMIT,
     errno.ENFILE: _LIMIT,
+    errno.EIO: "check the disk",
+    errno.ENOMEM: "free memory, or give the process more",
     errno.ENOENT: "fix the path",
     errno.ENOTDIR: "fix the path",
     errno.EISDIR: "it is a folder; give a file",
 }
+
+
+_LASTING: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Whether an error of the system says that something is lacking now, and not how things are.
+
+    The same may work later: when there is room, when other files are closed, or when a person has fixed an owner.
+    """
+    return isinstance(error, OSError) and error.errno is not None and not isinstance(error, _LASTING)
 
 
 def told(error: Exception) -> str:

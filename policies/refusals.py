@@ -53,6 +53,7 @@ class Reason(StrEnum):
     HAND_OVER = "hand_over"
     LOCAL_MODELS = "local_models"
     FAULT = "fault"
+    NOT_APPROVED = "not_approved"
 
 
 Why = tuple[Reason, str]

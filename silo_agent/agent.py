@@ -21,8 +21,8 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies.documents.study import Study, parse_study, require_bounds
-from policies.errors import PolicyError
+from policies.documents.study import BINARY, Study, parse_study, require_bounds
+from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused
@@ -48,7 +48,7 @@ from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, SurvivorsError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
@@ -66,6 +66,12 @@ FAULTS = (
     MessageError,
 )
 """Faults that have a name outside. They follow from messages, state, ledger, file header and opened sums alone."""
+_PASSING = (ShortageError, LedgerShortError, LedgerBusyError)
+"""The agent's own files cannot be read or written now. Nobody hears of it: the same work is done again after a wait,
+which counts as this silo's own time. No error of reading or computing records is of these kinds."""
+_WAITS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_SAID_AGAIN = 30
+"""Of long waits, one in so many is said: every five minutes."""
 _OTHER = "fault"
 """The name of every other fault. Only the hospital's log says more."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
@@ -94,25 +100,33 @@ class Agent:
         sessions: Callable[[str], Session],
         personal: Callable[[Study, int], object],
         require_data: Callable[[Study], object] = lambda _: None,
+        keep_offered: Callable[[Study], object] = lambda _: None,
         entropy: Entropy,
         session: str,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         """`personal` is told that a round of a study is finished, and must neither raise nor wait.
 
-        `require_data` raises `UnknownDataError` if a study's data are not there.
+        `require_data` raises `UnknownDataError` if a study's data are not there, or if nobody lets it use any.
+        `keep_offered` keeps a study's text for people, before anything is decided about it.
         `wait` lets so many seconds pass, or raises `Stopped`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
         self._personal, self._wait = personal, wait
-        self._require_data = require_data
+        self._require_data, self._keep_offered = require_data, keep_offered
         self._asked = 0.0
         """When the current work was handed out, by a clock that nobody can set."""
         self._cosigning = Cosigning(client, gate)
         self._tasks = Tasks(client, gate, state, metrics, entropy, cosigning=self._cosigning)
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
+        self._short = 0
+        """How often in a row the agent's own files could not be used."""
+        self._borne = 0
+        """How often in a row the coordinator's answer was of no use."""
+        self._said = ""
+        """What was said of it last."""
         self._refused: Work | None = None
         """The last piece of work, if the coordinator refused its result."""
         self.finished: list[tuple[str, str]] = []
@@ -121,13 +135,36 @@ class Agent:
     def run(self, stop: threading.Event, *, until_finished: bool = False) -> None:
         """Work until told to stop, or with `until_finished` until a study has ended.
 
-        Raises `LedgerRolledBackError` if others know of more entries than the ledger has.
+        Nothing that the coordinator sends or refuses ends this. Raises `Stopped`, and at the start
+        `LedgerRolledBackError` if others know of more entries than the ledger has: they have signed that.
         """
-        reply = self._client.join(version("fedward"))
-        log.info("joined", coordinator=reply.coordinator_version)
-        self._cosigning.remember()
+        joined = False
         while not stop.is_set() and not (until_finished and self.finished):
-            self.step()
+            try:
+                if not joined:
+                    self._join()
+                    joined = True
+                self.step()
+            except (Stopped, LedgerRolledBackError):
+                raise
+            except Exception as fault:  # noqa: BLE001  # as above
+                self._bear(fault)
+            else:
+                self._borne = 0
+
+    def _join(self) -> None:
+        reply = self._client.join(version("fedward"))
+        log.info("joined", coordinator=sentence(reply.coordinator_version))
+        self._cosigning.remember()
+
+    def _bear(self, fault: Exception) -> None:
+        """Say what the coordinator's answer was, once for each kind, and ask again after a wait. Raises `Stopped`."""
+        why = _for_log(fault)
+        if why != self._said:
+            self._said = why
+            log.error("the coordinator's answer is of no use", fault=type(fault).__name__, why=why)
+        self._wait(_WAITS[min(self._borne, len(_WAITS) - 1)])
+        self._borne += 1
 
     def step(self) -> None:
         """Ask for one piece of work and do it."""
@@ -147,9 +184,27 @@ class Agent:
                 if work == self._refused:
                     self._abandon(place.study)
                 self._refused = work
-            running = self._running.get(place.study)
-            if running is not None:
-                self._want_personal(running)
+            except _PASSING as shortage:
+                self._wait_for_room(place.study, shortage)
+                return
+        self._short = 0
+        self._metrics.short.set(0)
+        running = self._running.get(place.study)
+        if running is not None:
+            self._want_personal(running)
+
+    def _wait_for_room(self, study: str, shortage: Exception) -> None:
+        """Let some time pass, then ask for work again. The study goes on from what is stored, as after a restart.
+
+        Raises `Stopped`.
+        """
+        self._running.pop(study, None)
+        pause = _WAITS[min(self._short, len(_WAITS) - 1)]
+        if self._short < len(_WAITS) or self._short % _SAID_AGAIN == 0:
+            log.error("the machine is short", why=str(shortage), study=study[:12], again_in=pause)
+        self._short += 1
+        self._metrics.short.set(1)
+        self._wait(pause)
 
     def _do(self, work: Work, place: Place) -> None:
         if work.task is Task.FINISH:
@@ -167,8 +222,8 @@ class Agent:
                 if work.task is Task.CONTRIBUTE:
                     self._pad(running.study)
                 self._tasks.report(running.attempt(work, place))
-            except (CallRefused, Stopped):
-                raise  # the coordinator's own word, which it knows; the operator's wish
+            except (CallRefused, Stopped, *_PASSING):
+                raise  # the coordinator's own word, which it knows; the operator's wish; what is waited for
             except Exception as fault:  # noqa: BLE001  # no other exception may end the agent in front of others
                 self._dispute(work, place, fault)
 
@@ -179,10 +234,10 @@ class Agent:
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
-        except (UnknownDataError, DataAbsentError) as fault:
+        except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
             log.warning("study refused", reason="no_data", why=_for_log(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
-        except (CallRefused, Stopped):
+        except (CallRefused, Stopped, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
@@ -199,18 +254,22 @@ class Agent:
         """
         running = self._running.get(place.study)
         self._gate.require_no_fault()
+        self._state.anchored.require(place)
         with self._counting():
             study = running.study if running is not None else self._read(place.study)
         self._gate.decide(study, place)
         with self._counting():
             if running is None:
                 running = self._recall(place.study) or self._begin(study)
+            else:
+                self._require_data(study)
             if work.spoilt is not None:
                 take_note(study, place, work.spoilt, running.session, self._state.promises)
             running.learner.rehearse()
         if work.spoilt is not None:
             self._gate.decide(study, place)
         try:
+            running.learner.require_files(begun=running.turn.finished >= 0)
             running.learner.read()
         finally:
             self._pad(study)
@@ -241,10 +300,13 @@ class Agent:
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
         canonical = self._state.canonical(digest)
+        begun = canonical is not None
         if canonical is None:
             canonical = self._client.study(digest)
             self._cosigning.remember()
         study = parse_study(canonical, digest)
+        if not begun:
+            self._keep_offered(study)
         # Now, because the gate plans the rounds before it decides, and a plan of unbounded constants takes long.
         require_bounds(study)
         return study
@@ -325,14 +387,19 @@ class Agent:
     def _sit(self, running: Running, place: Place) -> None:
         """Take a seat in a new attempt, on the model that this silo has committed.
 
-        If that model is not on the disk as it was kept, it is taken from a peer, as after a missed round.
+        If that model or the domains' sizes are not on the disk as they were kept, a peer's are taken, as after a
+        missed round.
         """
         turn = turns.sit(running.turn, place, self._state.promises.spoilt(place))
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._tasks.held(place.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.held(running.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
-            log.error("the model on the disk is not the one that was kept; a peer's is taken", round=turn.committed)
+            log.error(
+                "the model or counts.json on the disk is not the one that was kept; a peer's are taken",
+                round=turn.committed,
+                folder=str(self._state.study_folder(place.study)),
+            )
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
@@ -380,10 +447,24 @@ class Agent:
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _require(self, study: str) -> Running:
-        running = self._running.get(study) or self._recall(study)
+        """The study that a task belongs to, recalled if this process is new to it.
+
+        Then what its rounds read from the disk is opened first: if a file is missing, nothing is charged. Raises
+        `OutOfTurnError` if this silo takes no part in the study, `LocalFileError`.
+        """
+        known = self._running.get(study)
+        if known is not None:
+            return known
+        running = self._recall(study)
         if running is None:
             msg = "this silo has not accepted the study"
             raise OutOfTurnError(msg)
+        try:
+            running.learner.require_files(begun=running.turn.finished >= 0)
+            if running.turn.finished >= 0 and not running.turn.behind:
+                self._tasks.require_counts(running.study)
+        finally:
+            self._pad(running.study)
         return running
 
     def _keep(self, running: Running) -> None:
@@ -391,14 +472,17 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
-        """Have the personal model trained, here only, once a round of the heads is finished and its end was reported.
+        """Have the process beside look at a finished round of the heads, here only, once its end was reported.
+
+        It warns the hospital's people and trains the personal model, if the study has one.
 
         A sealed step is no such round: the personal model would be trained once for each step of the shared one.
         """
         turn, study = running.turn, running.study
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
         trained = finished and 1 <= turn.finished <= study.rounds
-        if trained and study.personal is not None and shapes.head_round(study, turn.finished) is not None:
+        looks = study.personal is not None or study.data.label.count == BINARY
+        if trained and looks and shapes.head_round(study, turn.finished) is not None:
             self._personal(study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
@@ -449,7 +533,7 @@ def _for_log(fault: Exception) -> str:
     """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
     if isinstance(fault, DataError):
         return fault.summary
-    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError)) else type(fault).__name__
+    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:

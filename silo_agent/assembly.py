@@ -29,19 +29,22 @@ from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import Job, wanted_round
+from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
-from silo_agent.storage.approvals import no_data, source_of
+from silo_agent.storage import offered
+from silo_agent.storage.approvals import approvals, no_data, require_approved, source_of, upgrade_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
+from silo_agent.storage.secret import draws_key
 from silo_agent.storage.state import State
-from silo_agent.storage.waiting import forget, note
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
@@ -56,15 +59,22 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     """
     limit_threads(config.threads)
     choose_device(config.device)
-    credential = config.credential()
+    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)  # first: the memory of keys lies in it
+    credential = config.credential(keeps=True)
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    state = State(config.state)
+    state, secret = open_state(config.state, credential, entropy)
     Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
-    gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    _upgrade(config, state)
+    gate = Gate(
+        credential,
+        config.policy,
+        state.files.ledger,
+        state,
+        metrics,
+        require_approved=lambda study, policy: require_approved(config, study, policy),
+    )
+    stop = _until_told()
     http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
     client = Client(
@@ -78,6 +88,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
+        rows = row_key(state.files.study(study.digest), credential, entropy)
         return Learner(
             study,
             _named(config, study, gate.policy),
@@ -85,7 +96,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             data_set.holdout,
             state.study_folder(study.digest),
             identified_by=data_set.identified_by,
-            entropy=entropy,
+            draws=KeyedDraws(draws_key(secret, rows, study.digest)),
             device=config.device,
             written=written,
             kept=rows_of(state.files.study(study.digest), credential, entropy),
@@ -117,7 +128,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _require_data(config, study, state, gate.policy),
+        require_data=lambda study: _source(config, study, state, gate.policy),
+        keep_offered=lambda study: _keep_offered(state, study),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -146,10 +158,16 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         client.close()
         gate.close()
         state.close()
-        http.shutdown()
-        http.server_close()
-        http_thread.join()
+        _close_metrics(http, http_thread)
     return agent.finished
+
+
+def _until_told() -> threading.Event:
+    """What SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def _renew(
@@ -157,6 +175,7 @@ def _renew(
 ) -> None:
     """Keep certificate and lists fresh, the ledger's head timestamped and the coordinator watched, until the stop."""
     watch = CoordinatorWatch(client, credential, config.coordinator, config.files.lists, proxy=config.proxy)
+    watch.try_to_look()  # before the first call: a coordinator whose key is not known gets nothing
     threading.Thread(target=watch.run, args=(stop,), name="watch", daemon=True).start()
     link = link_for(credential, config.authority_url, config.proxy)
     stamping = Stamping(StateFolder(config.state), credential.trust, link)
@@ -189,26 +208,44 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
         raise OSError(msg) from None
 
 
+def _close_metrics(server: WSGIServer, thread: threading.Thread) -> None:
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
 def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
-    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml, approval nor rule says so."""
+    """Where a study's records should be. Raises `UnknownDataError` if neither an approval nor a rule says so."""
     try:
         source = source_of(config, study, policy)
     except StateError as fault:
         raise UnknownDataError(str(fault)) from None
     if source is None:
-        raise UnknownDataError(no_data("agent.yaml", study.name, config.named))
+        raise UnknownDataError(no_data(study, config))
     return source
 
 
-def _require_data(config: AgentConfig, study: Study, state: State, policy: Policy) -> None:
-    """Raise `UnknownDataError` if the study's records are not there; note for the hospital that it waits for them."""
-    folder = StateFolder(config.state)
+def _upgrade(config: AgentConfig, state: State) -> None:
+    """Bind what version 0.6 approved to the studies that have begun, and say what is approved no more."""
+    found = upgrade_of(config, state, datetime.now(UTC))
+    for word, data in found.unbound.items():
+        log.warning(
+            "an approval of version 0.6 names no study that has begun, and gives nothing; read the study and approve it"
+            " (fedward-silo study show, fedward-silo study approve)",
+            approved=word,
+            data=data,
+        )
+
+
+def _keep_offered(state: State, study: Study) -> None:
+    """Keep the text of an offered study for people to read, whatever becomes of the study."""
     try:
-        _source(config, study, state, policy)
-    except UnknownDataError:
-        note(folder, study, datetime.now(UTC))
-        raise
-    forget(folder, study)
+        approved = approvals(state.files).approved
+    except StateError as fault:
+        log.error("no study begins", why=str(fault))  # noqa: TRY400  # the sentence says it all
+        approved = frozenset()
+    begun = [digest for digest, *_ in state.studies()]
+    offered.keep(state.files, study, datetime.now(UTC), approved=approved, begun=begun)
 
 
 def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
@@ -114,9 +116,10 @@ class AgentConfig(Closed):
     state: Path
     """Folder of ledger, models and outbox. It belongs to this agent alone."""
     data: dict[Name, Path] = Field(default_factory=dict)
-    """File or folder of each study, by the study's name. All of them hold patients of the policy's data set."""
+    """Files and folders, each by a name of its own; an approval lets a study use one (storage/approvals.py). All of
+    them hold patients of the policy's data set."""
     databases: dict[Name, SqlSource] = Field(default_factory=dict)
-    """The same from databases. A study stands in one of the two."""
+    """The same from databases. A name stands in one of the two."""
     proxy: Annotated[str, Field(pattern=PROXY)] | None = None
     """The hospital's proxy, such as http://proxy.example.org:3128, if the coordinator is only reached through one."""
     metrics_host: str = "127.0.0.1"
@@ -136,7 +139,7 @@ class AgentConfig(Closed):
         base = path.resolve().parent
         names = ("certificate", "key", "authority", "policy", "state")
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
-        files = {study: base / file for study, file in config.data.items()}
+        files = {name: base / file for name, file in config.data.items()}
         for name in ("crls", "key_passphrase"):
             if getattr(config, name) is not None:
                 paths[name] = base / getattr(config, name)
@@ -145,32 +148,32 @@ class AgentConfig(Closed):
         if not {"data", "databases"} & config.model_fields_set:
             missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
         missing += [
-            f"field databases.{study}: data names this study too; remove one"
-            for study in config.databases
-            if study in files
+            f"field databases.{name}: data has this name too; give one of them another name"
+            for name in config.databases
+            if name in files
         ]
-        databases = {study: source.beside(base) for study, source in config.databases.items()}
+        databases = {name: source.beside(base) for name, source in config.databases.items()}
         if missing:
             raise DocumentError(path, missing)
         return config.model_copy(update={**paths, "data": files, "databases": databases})
 
-    def source(self, study: str) -> Path | SqlSource | None:
-        """Where the study's records are, by its name; None if the configuration does not say."""
-        return self.databases.get(study) or self.data.get(study)
+    def source(self, name: str) -> Path | SqlSource | None:
+        """The data of that name; None if the configuration names none so."""
+        return self.databases.get(name) or self.data.get(name)
 
     @property
     def named(self) -> str:
         """The names of all data, for a message."""
         return ", ".join(sorted((*self.data, *self.databases))) or "none"
 
-    def credential(self) -> Credential:
+    def credential(self, *, keeps: bool = False) -> Credential:
         """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.
 
-        Raises `CertificateError`.
+        The agent alone `keeps` the memory of others' keys. Raises `CertificateError`.
         """
         from crypto.pki.joining import renewal
 
-        return renewal.load(self.files, self.authority_url, self.proxy)
+        return renewal.load(self.files, self.authority_url, self.proxy, keeps=keeps)
 
     def key_holder(self) -> FormerKey:
         """The silo's key, whether its certificate still counts or not. Raises `CertificateError`, OSError."""
@@ -184,14 +187,22 @@ class AgentConfig(Closed):
 
     @property
     def files(self) -> Files:
-        """Where certificate, key, authorities and lists are."""
+        """Where certificate, key, authorities, lists and the memory of keys are."""
         from crypto.pki.joining.renewal import Files
+        from silo_agent.storage.folders import StateFolder
 
-        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
+        memory = StateFolder(self.state).known_keys
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)
 
 
 def _is_file(path: object) -> bool:
     return Path(str(path)).is_file()
+
+
+class _NamedDatabase(SqlSource):
+    """A database of a configuration of whatever version."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class _Named(Closed):
@@ -201,17 +212,32 @@ class _Named(Closed):
     coordinator: str
     policy: Path
     data: dict[str, Path] = Field(default_factory=dict)
-    databases: dict[str, SqlSource] = Field(default_factory=dict)
+    databases: dict[str, _NamedDatabase] = Field(default_factory=dict)
 
 
-def named_data(path: Path) -> tuple[Path, ...]:
-    """The data files that an agent's configuration names; none if the file is no such configuration.
+@dataclass(frozen=True)
+class NamedData:
+    """The data that an agent's configuration names: files and folders, and databases by their studies.
 
-    Fields that this version does not know are passed over, and nothing that is named needs to exist.
+    Nothing that is named needs to exist.
+    """
+
+    paths: tuple[Path, ...]
+    databases: Mapping[str, SqlSource]
+
+    def __bool__(self) -> bool:
+        return bool(self.paths or self.databases)
+
+
+def named_data(path: Path) -> NamedData:
+    """The data that an agent's configuration names; none if the file is no such configuration.
+
+    Fields that this version does not know are passed over.
     """
     try:
         found = read_document(path, _Named)
     except DocumentError:
-        return ()
-    of_databases = (source.file for source in found.databases.values())
-    return tuple(path.resolve().parent / file for file in (*found.data.values(), *of_databases) if file is not None)
+        return NamedData((), {})
+    base = path.resolve().parent
+    databases = {study: source.beside(base) for study, source in found.databases.items()}
+    return NamedData(tuple(base / file for file in found.data.values()), databases)

@@ -43,14 +43,17 @@ from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from policies.decision import decide, decide_continued
+from policies.documents.document import DocumentError
 from policies.documents.policy import Policy, load_policy
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
+from policies.ledger.anchors import Anchors
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, Cosigned, check
 from policies.ledger.events import Debit, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
+from policies.os_errors import is_passing
 from policies.plan.cost import Cost
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
@@ -60,6 +63,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
 from silo_agent.oversight.signing import held_by, verifier
 from silo_agent.pace import padded
+from silo_agent.storage.errors import ShortageError
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -102,16 +106,25 @@ class Gate:
     """The policy, the ledger and the outbox of one data set."""
 
     def __init__(
-        self, credential: Credential, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics
+        self,
+        credential: Credential,
+        policy_path: Path,
+        ledger_path: Path,
+        state: State,
+        metrics: Metrics,
+        *,
+        require_approved: Callable[[Study, Policy], object] = lambda *_: None,
     ) -> None:
         """Open the ledger, refuse one that lost entries, and start under the policy in force.
 
+        `require_approved` raises `Refused` if nobody lets a study use data now. It is asked before every charge.
         Raises `DocumentError` if the policy cannot be read, `CertificateError` if the silo's certificate is for another
         data set than the policy, `LedgerError` or `CryptoError` if the ledger or a kept cosignature is not genuine, and
         `ApprovalError` if the policy is not in force.
         """
         self._me, trust = credential.identity.name, credential.trust
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
+        self._approval = require_approved
         self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
         self._told: set[EntryRef] = set()
         """Heads that others named since the start; some may be older than the kept ones."""
@@ -122,6 +135,7 @@ class Gate:
             # A cosignature counts here even if its certificate has expired: it can only require more of the ledger.
             self._held = tuple(held_by(trust, item) for item in self._cosigned.latest())
             self._require_held()
+            state.anchored.bind(Anchors(ledger_path))
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
         except BaseException:
             self.ledger.close()
@@ -215,7 +229,7 @@ class Gate:
         `Refused`, `LedgerError`, `StateError`, `OutOfTurnError` and what `noise_alone` raises; then nothing has left
         the hospital.
         """
-        study, label = order.place.study, order.label
+        label = order.label
         stored = self.sealed(order)
         if stored is not None:
             return stored
@@ -236,7 +250,7 @@ class Gate:
         else:
             msg = f"the {order.tensor} of this attempt was drawn for another roster or model; begin a new attempt"
             raise OutOfTurnError(msg)
-        return self._state.keep_sealed(study, label.digest, sealer.seal(release.ring, integers, label, masks))
+        return self._state.keep_sealed(order.place, label.digest, sealer.seal(release.ring, integers, label, masks))
 
     def _computed(self, study: Study, charged: Place, release: Release, compute: Compute) -> Integers | None:
         """The integers of a charged release; None if a fault stands, now or before. The ledger notes it durably.
@@ -271,12 +285,20 @@ class Gate:
         place = order.place
         owed = self._owed(order.study, place)
         if owed:
+            self._require_approved(order.study)
             self.verify()
             self.ledger.charge(Debit(place.study, self.policy.digest, place.round, place.attempt, owed))
             self._metrics.charges.inc()
             self._measure(place.study)
             log.info("charged", study=place.study[:12], round=place.round, attempt=place.attempt, tensors=sorted(owed))
         return max(attempt for name, attempt in self._draws(order.study, place) if name == order.tensor)
+
+    def _require_approved(self, study: Study) -> None:
+        try:
+            self._approval(study, self.policy)
+        except Refused as refusal:
+            self._metrics.refusals.labels(refusal.reason).inc()
+            raise
 
     def _is_cosigned(self, order: Order, draw: int) -> bool:
         """Whether the coordinator and another silo of the study have signed a head that covers this draw's charge.
@@ -368,7 +390,12 @@ class Gate:
         return spent
 
     def _require_same_policy(self) -> None:
-        digest = load_policy(self._policy_path).digest
+        try:
+            digest = load_policy(self._policy_path).digest
+        except DocumentError as fault:
+            if is_passing(fault.__cause__):
+                raise ShortageError(str(fault)) from None
+            raise
         if digest != self.policy.digest:
             raise Refused(
                 Reason.POLICY_CHANGED,

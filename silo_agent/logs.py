@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import structlog
 
@@ -23,8 +24,8 @@ SILO_VARIABLE = "FEDWARD_LOG_CONFIG"
 """Environment variable with the configuration's path, if one command runs several silos. Each line then has it."""
 
 
-def configure() -> None:
-    """Set up structured logs as JSON lines on stderr."""
+def configure(file: TextIO | None = None) -> None:
+    """Set up structured logs as JSON lines on stderr, or in `file`."""
     config = os.environ.get(SILO_VARIABLE)
     if config:
         structlog.contextvars.bind_contextvars(config=config)
@@ -37,7 +38,7 @@ def configure() -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file or sys.stderr),
     )
 
 

@@ -53,6 +53,11 @@ class Metrics:
             ["study", "tensor"],
             registry=self.registry,
         )
+        self.short = Gauge(
+            "fedward_silo_short",
+            "1 while the agent waits because this machine cannot read or write the agent's own files now.",
+            registry=self.registry,
+        )
         self._verified: float | None = None
         self.verification_age = Gauge(
             "fedward_silo_ledger_verification_age_seconds",

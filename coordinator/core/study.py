@@ -170,6 +170,14 @@ def restart_clock(state: Progress, now: float) -> Outcome:
     return replace(state, round=replace(state.round, since=now)), [Persist()]
 
 
+def credit(state: Progress, since: float, now: float) -> Outcome:
+    """Give the current phase the time back from `since` to `now`, in which the coordinator itself could not work."""
+    now = state.clock(now)
+    if state.round is None or state.life not in LIVE or now <= (begin := max(since, state.round.since)):
+        return state, []
+    return replace(state, round=replace(state.round, since=state.round.since + now - begin)), [Persist()]
+
+
 def abort(state: Progress, reason: str, now: float) -> Outcome:
     """Stop a study for good. Raises `StudyStateError` if the study is over already."""
     if state.life in OVER:

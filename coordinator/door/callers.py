@@ -28,8 +28,8 @@ class RememberingTrust(Trust):
     It remembers no refusal, and nothing if the authorities change. Time, role and revocation are judged in every call.
     """
 
-    def examine(self, certificate_pem: bytes) -> Holder:
-        """Return what the certificate says, as `Trust.examine` does."""
+    def vouched(self, certificate_pem: bytes) -> Holder:
+        """Return what the certificate says, as `Trust.vouched` does. Whose key it is, is asked in every call."""
         bundle = self.bundle
         known, holders = self.__dict__.get("_known", (None, {}))
         if known is not bundle or len(holders) >= _MOST:
@@ -37,7 +37,7 @@ class RememberingTrust(Trust):
             self.__dict__["_known"] = (bundle, holders)
         found: Holder | None = holders.get(certificate_pem)
         if found is None:
-            found = holders[certificate_pem] = super().examine(certificate_pem)
+            found = holders[certificate_pem] = super().vouched(certificate_pem)
         return found
 
     def label(self, context: grpc.ServicerContext) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, Engine, LargeBinary, MetaData, String, Table, insert, select, update
+from sqlalchemy import Column, Engine, LargeBinary, MetaData, Row, String, Table, insert, select, update
 
+from coordinator.errors import CoordinatorError
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
+from protos.messages import MessageError
 
 _metadata = MetaData()
 _stated = Table(
@@ -36,6 +38,16 @@ _cosigned = Table(
     Column("signature", LargeBinary, nullable=False),
 )
 """Keyed by the ledger's silo and by another silo, the signer. The signature of the ledger's silo lies beside it."""
+
+
+class DamagedCheckpointError(CoordinatorError):
+    """A stored checkpoint is not what was stored."""
+
+    def __init__(self, silo: str, signer: str, why: str) -> None:
+        super().__init__(
+            f"the checkpoint of the ledger of {silo} that {signer} signed is damaged in the coordinator's database"
+            f" ({why}); it is left out, and the next one takes its place; check the disk"
+        )
 
 
 class Checkpoints:
@@ -67,30 +79,34 @@ class Checkpoints:
         self._put(_cosigned, silo, signer, row)
 
     def latest(self, silo: str) -> SignedCheckpoint | None:
-        """Return this silo's last checkpoint, or None if there is none."""
+        """Return this silo's last checkpoint, or None if there is none. Raises `DamagedCheckpointError`."""
         query = select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)
         with self._engine.begin() as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+        try:
+            return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+        except MessageError as fault:
+            raise DamagedCheckpointError(silo, silo, str(fault)) from None
 
-    def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint]:
-        """Return the last cosigned checkpoint of a ledger for each signer."""
+    def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint | DamagedCheckpointError]:
+        """Return the last cosigned checkpoint of a ledger for each signer, or what is wrong with it."""
         query = select(_cosigned).where(_cosigned.c.silo == silo).order_by(_cosigned.c.signer)
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()
-        return {
-            row.signer: CosignedCheckpoint(
-                SignedCheckpoint(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature)),
-                bytes(row.certificate_pem),
-                bytes(row.signature),
-            )
-            for row in rows
-        }
+        return {row.signer: _cosigned_in(row) for row in rows}
 
     def _put(self, table: Table, silo: str, signer: str, row: Mapping[str, Any]) -> None:
         with self._engine.begin() as connection:
             mine = (table.c.silo == silo, table.c.signer == signer)
             if connection.execute(update(table).where(*mine).values(row)).rowcount == 0:
                 connection.execute(insert(table).values(silo=silo, signer=signer, **row))
+
+
+def _cosigned_in(row: Row[Any]) -> CosignedCheckpoint | DamagedCheckpointError:
+    try:
+        stated = SignedCheckpoint(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature))
+        return CosignedCheckpoint(stated, bytes(row.certificate_pem), bytes(row.signature))
+    except MessageError as fault:
+        return DamagedCheckpointError(row.silo, row.signer, str(fault))

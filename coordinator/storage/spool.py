@@ -13,18 +13,23 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from coordinator.errors import CoordinatorError
 from coordinator.storage.closing import close_to_others
+from coordinator.storage.shortage import Shortage, ShortError
 from policies.durable import put_in_place
+from policies.os_errors import told
 from protos.chunks import ChunkList
-from protos.messages import MessageError, Place
+from protos.messages import MAX_CHUNK, MessageError, Place
 
 SUM_FILE = "_sum"
 """The sum's file has this name in place of a silo's. No silo can have it."""
 
 
-class SpoolFullError(CoordinatorError):
+class SpoolFullError(ShortError):
     """The disk has no room. Everything stored before is intact. The silo resumes as soon as there is room."""
+
+    def __init__(self, error: OSError) -> None:
+        self.shortage = Shortage("disk", told(error))
+        super().__init__("the coordinator's spool has no room; free space below its data folder, then resume")
 
 
 class Spool:
@@ -96,6 +101,18 @@ class Spool:
         """Delete a file, if it exists."""
         path.unlink(missing_ok=True)
 
+    def probe(self) -> None:
+        """Write, sync and delete a file of one chunk. Raises OSError, `SpoolFullError` if that cannot be done now."""
+        partial = self._root / "probe.partial"
+        try:
+            partial.write_bytes(bytes(MAX_CHUNK))
+            self.publish(partial, self._root / "probe")
+        except OSError as error:
+            raise _full_or(error) from error
+        finally:
+            for name in ("probe.partial", "probe"):
+                self.discard(self._root / name)
+
     def clear(self, place: Place) -> None:
         """Delete all sealed bytes of an attempt."""
         shutil.rmtree(self._folder(place), ignore_errors=True)
@@ -113,5 +130,5 @@ class Spool:
 
 def _full_or(error: OSError) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return SpoolFullError("the coordinator's spool has no room; free space below its data folder, then resume")
+        return SpoolFullError(error)
     return error

@@ -29,16 +29,19 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     create_engine,
+    delete,
     event,
     insert,
     select,
     update,
 )
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLAlchemyError
 
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
 from coordinator.storage.closing import close_to_others
+from coordinator.storage.shortage import DatabaseShortError, database_told
 from coordinator.storage.upgrading import upgraded
 from protos import record
 from protos.messages import (
@@ -102,6 +105,14 @@ _publications = Table(
     Column("signature", LargeBinary, nullable=False),
     Column("certificate_pem", LargeBinary, nullable=False),
 )
+_room = Table(
+    "room",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("blob", LargeBinary, nullable=False),
+)
+"""Always empty, except while `Store.probe` writes."""
+_PROBE_BYTES = 1 << 16
 _told = Table(
     "told",
     _metadata,
@@ -112,6 +123,10 @@ _told = Table(
 
 class StoreError(CoordinatorError):
     """The database cannot be used. The message says why."""
+
+
+class StoreDamagedError(StoreError):
+    """The database does not hold what was stored. The message names its file, the cause and the fix."""
 
 
 class StudyExistsError(CoordinatorError):
@@ -132,6 +147,7 @@ class Store:
             if self._engine.dialect.name == "sqlite":
                 event.listen(self._engine, "connect", _durable_sqlite)
             _metadata.create_all(self._engine)
+            event.listen(self._engine, "handle_error", self._said)
         except (SQLAlchemyError, ImportError) as error:
             # The first line says what is wrong; the rest is SQL and links. It has no URL, which could hold a password.
             msg = f"the database cannot be used: {str(error).splitlines()[0]}; fix `database` or `data`"
@@ -143,6 +159,26 @@ class Store:
         path = folder / "coordinator.sqlite3"
         close_to_others(folder, path)
         return cls(f"sqlite:///{path}")
+
+    def _said(self, context: ExceptionContext) -> None:
+        """Say in a sentence why the database cannot be used. Raises `DatabaseShortError`, `StoreDamagedError`."""
+        error = context.sqlalchemy_exception
+        if isinstance(error, IntegrityError) or not isinstance(error, DatabaseError):
+            return
+        url = self._engine.url
+        name = url.database if url.get_backend_name() == "sqlite" else f"the database on {url.host}"
+        kind = DatabaseShortError if isinstance(error, OperationalError) else StoreDamagedError
+        raise kind(database_told(str(name), error)) from None
+
+    def probe(self) -> None:
+        """Write and delete a row, as large as most. Raises `DatabaseShortError` if that cannot be done now.
+
+        Both are transactions of their own, so the pages that the first one took are free for what is stored next.
+        """
+        with self._transaction() as connection:
+            connection.execute(insert(_room).values(blob=bytes(_PROBE_BYTES)))
+        with self._transaction() as connection:
+            connection.execute(delete(_room))
 
     def create(self, canonical: bytes, progress: Progress) -> None:
         """Store a new study. Raises `StudyExistsError`."""

@@ -2,8 +2,8 @@
 
 An issuing authority is online, so its key can be stolen. It may therefore certify only whom the root admitted: every
 certificate that it signs carries the admission, and `certificates.Trust` compares the two. So a stolen online key
-invents no silo, and no second silo for a data set. It can still certify a key of its own for a party that was
-admitted; the remedy is to revoke the issuing certificate.
+invents no silo, and no second silo for a data set. An admission stands for one key: it names the key, or, if a token
+with it was redeemed by a key that the root did not know, every party remembers which one (`known_keys`).
 
 Guarantees: an admission has one spelling, so what was signed is what is read. The token's secret proves that its
 bearer got it from the authority; certificates carry only its SHA-256, from which 32 random bytes cannot be found.
@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Self, cast
 
 from cryptography import x509
@@ -40,7 +41,7 @@ SECRET_BYTES = 32
 _MAX_BYTES = 1 << 13
 _PURPOSE = "fedward admission"
 _PREFIX = "fedward1."
-_HEX = re.compile(r"[0-9a-f]+")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _URL = re.compile(r"https://[a-z0-9.:\[\]-]{1,300}")
 _OCTET_STRING = 0x04
 _LONG_FORM = 0x80
@@ -62,6 +63,14 @@ class Admission:
     redeem_until: datetime
     """The token gets its first certificate until then. UTC, whole seconds."""
     secret_sha256: str
+    key: str | None = None
+    """SHA-256 of the public key (DER, SubjectPublicKeyInfo) for which alone the party may be certified, lowercase hex.
+    None if the root did not know it: the token's first bearer chose it."""
+    made: datetime | None = None
+    """When the root made it. UTC, whole seconds. None if version 0.6 made it."""
+    number: int = 0
+    """The number of its entry in the root's register, from 1: of two admissions of a party the higher counts. 0 if
+    version 0.6 made it."""
     signature: bytes = b""
     """The root's ECDSA P-256 signature with SHA-256 (DER) over `to_sign`."""
 
@@ -70,8 +79,13 @@ class Admission:
         return canonical(_PURPOSE, _text(self._terms()))
 
     def _terms(self) -> dict[str, Any]:
-        run_by = self.subject.institution
-        return ({} if run_by is None else {"institution": run_by}) | {
+        more = {
+            "institution": self.subject.institution,
+            "key": self.key,
+            "made": None if self.made is None else self.made.isoformat(),
+            "number": self.number or None,
+        }
+        return {name: value for name, value in more.items() if value is not None} | {
             "purpose": _PURPOSE,
             "root": self.root,
             "serial": f"{self.serial:x}",
@@ -83,6 +97,11 @@ class Admission:
             "redeem_until": self.redeem_until.isoformat(),
             "secret_sha256": self.secret_sha256,
         }
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the root signed, lowercase hex: the admission's name in the memory of parties."""
+        return hashlib.sha256(self.to_sign()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms with the signature, for `from_json`."""
@@ -104,10 +123,12 @@ class Admission:
     @classmethod
     def _from_fields(cls, found: Any) -> Self:
         subject = Subject(Identity(Role(found["role"]), found["name"]), found["data_set"], found.get("institution"))
-        times = [datetime.fromisoformat(found[key]) for key in ("expires", "redeem_until")]
+        stated = [found["expires"], found["redeem_until"], *([found["made"]] if "made" in found else [])]
+        times = [datetime.fromisoformat(one) for one in stated]
         if any(one.tzinfo is None or one.astimezone(UTC).isoformat() != one.isoformat() for one in times):
             raise ValueError
-        if any(not _HEX.fullmatch(found[key]) or len(found[key]) != 64 for key in ("root", "secret_sha256")):  # noqa: PLR2004
+        digests = [found["root"], found["secret_sha256"], *([found["key"]] if "key" in found else [])]
+        if not all(map(_DIGEST.fullmatch, digests)) or found.get("number", 1) < 1:
             raise ValueError
         general_names(found["hosts"])
         if found["hosts"] != sorted(set(found["hosts"])):
@@ -120,6 +141,9 @@ class Admission:
             expires=times[0],
             redeem_until=times[1],
             secret_sha256=found["secret_sha256"],
+            key=found.get("key"),
+            made=times[2] if "made" in found else None,
+            number=found.get("number", 0),
             signature=bytes.fromhex(found["signature"]),
         )
 
@@ -143,8 +167,8 @@ class Admission:
             return False
         return True
 
-    def require_covers(self, subject: Subject, hosts: Sequence[str], ends: datetime) -> None:
-        """Check that a certificate for these hosts, until `ends`, is what was admitted.
+    def require_covers(self, subject: Subject, hosts: Sequence[str], key: str, ends: datetime) -> None:
+        """Check that a certificate for these hosts and this key (a fingerprint), until `ends`, is what was admitted.
 
         Raises `CertificateError` with all that differs.
         """
@@ -154,6 +178,8 @@ class Admission:
         if tuple(sorted(hosts)) != self.hosts:
             named, admitted = (", ".join(sorted(some)) or "none" for some in (hosts, self.hosts))
             faults.append(f"its hosts are {named}, and admitted are {admitted}")
+        if self.key not in (None, key):
+            faults.append(f"its key has SHA-256 {key}, and admitted is the key with {self.key}")
         if ends > self.expires:
             faults.append(f"it ends on {ends:%Y-%m-%d %H:%M} UTC, after its admission ({self.expires:%Y-%m-%d %H:%M})")
         if faults:

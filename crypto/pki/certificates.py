@@ -3,9 +3,10 @@
 Guarantees: `Trust` returns an `Identity` only for an ECDSA P-256 certificate that a root of `authority.pem` issued, or
 that an issuing authority under such a root issued with the root's own admission of this very party (`admission`). It is
 valid at the time asked for, has the URIs of one `Subject` and the key usages of its role, and nobody in its chain was
-revoked. If the bundle holds an issuing authority, fresh revocation lists of every authority in the chain are required.
-Each way of failing has its own message. A `Credential` exists only if its certificate, key and authorities belong
-together. Host names are left to TLS.
+revoked. Its key is the one that the admission names, or that this party knows to be the holder's (`known_keys`). If the
+bundle holds an issuing authority, fresh revocation lists of every authority in the chain are required. Each way of
+failing has its own message. A `Credential` exists only if its certificate, key and authorities belong together. Host
+names are left to TLS.
 """
 
 from __future__ import annotations
@@ -31,7 +32,16 @@ from crypto.pki.chain import Authority, Bundle
 from crypto.pki.hosts import hosts_of
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import OPEN_TO_OTHERS, open_key, own_secret, read_key, read_passphrase
-from crypto.pki.reading import extension, parse_certificate, parse_certificates, private_extension, subject_of, to_pem
+from crypto.pki.known_keys import PEERS_FILE, KnownKeys, Shown
+from crypto.pki.reading import (
+    extension,
+    key_fingerprint,
+    parse_certificate,
+    parse_certificates,
+    private_extension,
+    subject_of,
+    to_pem,
+)
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import LISTS_FILE, Stamp, Standing, StandingFiles, stamp
 
@@ -78,6 +88,16 @@ class Holder:
         """Role and name."""
         return self.subject.identity
 
+    @cached_property
+    def shown(self) -> Shown | None:
+        """The key with what the admission says about it; None if a root issued the certificate, for this key."""
+        if self.admission is None:
+            return None
+        admission, key = self.admission[0], _key_of(self.certificate)
+        return Shown(
+            self.identity.uri, admission.digest, admission.number, key, admission.key is not None, admission.made
+        )
+
     @property
     def ends(self) -> datetime:
         """When the first of the certificate and the authorities above it expires."""
@@ -115,11 +135,17 @@ class Trust:
     """What the consortium's authorities vouch for."""
 
     def __init__(
-        self, authorities: bytes | Source, lists: Lists | None = None, *, began: datetime | None = None
+        self,
+        authorities: bytes | Source,
+        lists: Lists | None = None,
+        *,
+        began: datetime | None = None,
+        keys: KnownKeys | None = None,
     ) -> None:
         """Take the authorities' own certificates (PEM) and the revocation lists if there are any, or a source of both.
 
-        `began` is for `begun`. Raises `CertificateError` if a certificate is not an authority's, as `Bundle.read` does.
+        `keys` is whose keys this party knows: without it, it knows nobody's. `began` is for `begun`. Raises
+        `CertificateError` if a certificate is not an authority's, as `Bundle.read` does.
         """
         if isinstance(authorities, bytes):
             bundle = Bundle.read(authorities)
@@ -127,11 +153,17 @@ class Trust:
         else:
             self._source = authorities
         self._began = began
+        self.keys = keys or KnownKeys()
+        """Whose keys this party knows, for another trust of the same party."""
 
     @classmethod
-    def load(cls, authority: Path, lists: Path | None = None) -> Self:
-        """Follow `authority.pem`, and `lists`, or else `crls.pem` beside it. Raises `CertificateError`."""
-        return cls(StandingFiles(authority, lists))
+    def load(cls, authority: Path, lists: Path | None = None, *, memory: Path | None = None) -> Self:
+        """Follow `authority.pem`, and `lists`, or else `crls.pem` beside it. Raises `CertificateError`.
+
+        Whose keys are known stands in `peers.txt` beside `authority.pem`, and in the `memory` of this party, which is
+        only read.
+        """
+        return cls(StandingFiles(authority, lists), keys=KnownKeys(memory, authority.parent / PEERS_FILE))
 
     @property
     def source(self) -> Source:
@@ -149,7 +181,7 @@ class Trust:
         What was valid then is valid until the work is over, so that a certificate which expires on the way disturbs
         nothing. What was revoked counts for nothing at once.
         """
-        return Trust(self._source, began=at)
+        return Trust(self._source, began=at, keys=self.keys)
 
     def tell_faults(self, tell: Callable[[str], object]) -> None:
         """Have `tell` called with a sentence if `authority.pem` or the lists change and cannot be read."""
@@ -158,6 +190,16 @@ class Trust:
 
     def examine(self, certificate_pem: bytes) -> Holder:
         """Return what the certificate says, checked but for time, role and revocation. Raises `CertificateError`."""
+        holder = self.vouched(certificate_pem)
+        if holder.shown is not None:
+            self.keys.require(holder.shown)
+        return holder
+
+    def vouched(self, certificate_pem: bytes) -> Holder:
+        """Return what the certificate says, if the authorities vouch for it, with whatever key the admission allows.
+
+        For who has another way to know the key; everybody else asks `examine`. Raises `CertificateError`.
+        """
         certificate = parse_certificate(certificate_pem)
         issuer = self.bundle.issuer_of(certificate, _admitted_by(certificate))
         subject = subject_of(certificate)
@@ -188,11 +230,23 @@ class Trust:
         """Return whose certificate it is, unless time, role or revocation forbid it. As `identify`."""
         at, identity = as_of or now or datetime.now(UTC), holder.identity
         holder.require_time(as_of or now or self._began or at)
-        if role is not None and identity.role is not role:
-            msg = f"the certificate is for {identity}, but a {role.value} is needed; give the right party's certificate"
-            raise CertificateError(msg)
+        if role is not None:
+            _require_role(identity, role)
         self._require_unrevoked(holder, at, past=as_of is not None)
+        if as_of is None and holder.shown is not None:
+            self.keys.require_newest(holder.shown)
         return identity
+
+    def recognise(self, certificate_pem: bytes, role: Role) -> Identity:
+        """Return whose certificate it is, and remember its key. Neither time nor revocation is judged.
+
+        For what TLS has shown. Raises `CertificateError` as `examine` does, and for another role or a former key.
+        """
+        holder = self.examine(certificate_pem)
+        _require_role(holder.identity, role)
+        if holder.shown is not None:
+            self.keys.require_newest(holder.shown)
+        return holder.identity
 
     def ran_out(self, certificate_pem: bytes, *, now: datetime | None = None) -> datetime | None:
         """Return when the certificate, or an authority above it, expired; None if none has expired at `now`.
@@ -237,10 +291,10 @@ class Trust:
     def verify_ever(self, certificate_pem: bytes, message: bytes, signature: bytes) -> Identity:
         """Return whose key signed the message, whether or not its certificate still counts, or counted then.
 
-        For what a party checked when it kept it, and what can only bind that party more. Raises `CertificateError` as
-        `examine` does, `SignatureRefused`.
+        For what a party checked when it kept it, and what can only bind that party more: with whatever key. Raises
+        `CertificateError` as `examine` does, `SignatureRefused`.
         """
-        holder = self.examine(certificate_pem)
+        holder = self.vouched(certificate_pem)
         _require_fits(holder.certificate, holder.identity, message, signature)
         return holder.identity
 
@@ -268,7 +322,7 @@ class Trust:
             raise UnknownAuthorityError(msg)
         admission.verify(signer.certificate)
         hosts = hosts_of(extension(certificate, x509.SubjectAlternativeName))
-        admission.require_covers(subject, hosts, certificate.not_valid_after_utc)
+        admission.require_covers(subject, hosts, _key_of(certificate), certificate.not_valid_after_utc)
         return admission, signer
 
     def _require_unrevoked(self, holder: Holder, at: datetime, *, past: bool) -> None:
@@ -316,13 +370,14 @@ class Credential:
         lists: Lists | None = None,
         now: datetime | None = None,
         follows: Path | None = None,
+        keys: KnownKeys | None = None,
     ) -> None:
         """Check that they belong together, at `now` (aware; defaults to the clock). Raises `CertificateError`.
 
         After the party's own certificate, `certificate_pem` may hold the issuing authority's, as TLS sends them.
-        `follows` is the certificate's file, read anew as it changes.
+        `follows` is the certificate's file, read anew as it changes. `keys` is whose keys the party knows.
         """
-        self.key_pem, self.trust = key_pem, Trust(authority_pem, lists)
+        self.key_pem, self.trust = key_pem, Trust(authority_pem, lists, keys=keys)
         self._file = follows
         self._stamp: Stamp = None
         self._told: Callable[[str], object] | None = None
@@ -331,6 +386,7 @@ class Credential:
 
     def _check(self, certificate_pem: bytes, now: datetime | None) -> tuple[Identity, _Own]:
         alone = _own_certificate(certificate_pem, self.trust.bundle)
+        self._remember(alone)
         holder = self.trust.examine(alone)
         identity = self.trust.judge(holder, now=now)
         chain = alone
@@ -342,6 +398,14 @@ class Credential:
         admitted_until = None if holder.admission is None else holder.admission[0].expires
         return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admitted_until)
 
+    def _remember(self, certificate_pem: bytes) -> None:
+        """Tell the memory whose it is. Whether the certificate is good, `Trust` says next."""
+        certificate = parse_certificate(certificate_pem)
+        value = private_extension(certificate, admissions.OID)
+        made = None if value is None else Admission.from_extension(value).made
+        key = key_fingerprint(self._key.public_key())
+        self.trust.keys.begin(subject_of(certificate).identity, key, enrolled_before=made is None)
+
     @classmethod
     def load(
         cls,
@@ -351,10 +415,13 @@ class Credential:
         lists: Path | None = None,
         *,
         passphrase: Path | None = None,
+        memory: Path | None = None,
+        keeps: bool = False,
     ) -> Self:
         """Read three PEM files, and `lists`, or else `crls.pem` beside the authority's file if it exists.
 
-        `passphrase` is a file that holds the key's, if it has one.
+        `passphrase` is a file that holds the key's, if it has one. `memory` is the party's memory of keys
+        (`known_keys`), which is begun and added to if this program `keeps` it.
 
         Raises `CertificateError`, also if others may read or write the key file.
         """
@@ -371,7 +438,8 @@ class Credential:
             raise CertificateError(msg)
         files = StandingFiles(authority, lists)
         key_pem = open_key(pems[1], None if passphrase is None else read_passphrase(passphrase))
-        return cls(certificate_pem=pems[0], key_pem=key_pem, authority_pem=files, follows=certificate)
+        keys = KnownKeys(memory, authority.parent / PEERS_FILE, keeps=keeps)
+        return cls(certificate_pem=pems[0], key_pem=key_pem, authority_pem=files, follows=certificate, keys=keys)
 
     @property
     def authority_pem(self) -> bytes:
@@ -460,6 +528,17 @@ def _admitted_by(certificate: x509.Certificate) -> str | None:
         return None if value is None else Admission.from_extension(value).root
     except CertificateError:
         return None
+
+
+def _require_role(identity: Identity, role: Role) -> None:
+    if identity.role is not role:
+        msg = f"the certificate is for {identity}, but a {role.value} is needed; give the right party's certificate"
+        raise CertificateError(msg)
+
+
+def _key_of(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate's key, which `is_issued` found to be of ECDSA P-256."""
+    return key_fingerprint(cast("ec.EllipticCurvePublicKey", certificate.public_key()))
 
 
 def _require_fits(certificate: x509.Certificate, identity: Identity, message: bytes, signature: bytes) -> None:

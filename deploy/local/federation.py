@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,8 @@ from deploy.local.processes import Parties, log_tail, run
 from deploy.local.silo_policies import Policies, silo_policy, silo_text
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
+from silo_agent.storage import approvals, offered
+from silo_agent.storage.folders import StateFolder
 
 
 @dataclass
@@ -101,7 +104,7 @@ class Federation:
         configure_operator(self.place, self.port)
 
     def configure(self) -> None:
-        """Write every silo's configuration and policy, and open its ledger."""
+        """Write every silo's configuration and policy, open its ledger, and let the study use the silo's data."""
         study = self.study.name
         for silo, file in self.data.items():
             policy = silo_text(self.policy, silo)
@@ -111,6 +114,15 @@ class Federation:
             )  # fmt: skip
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             list(pool.map(self._open_ledger, self.data))
+        self.approve()
+
+    def approve(self) -> None:
+        """Let the study use every silo's data, as `fedward-silo study approve STUDY.yaml` does."""
+        now = datetime.now(UTC)
+        for silo in self.data:
+            folder = StateFolder(self.place.state(silo))
+            approvals.approve(folder, self.study, self.study.name, now)
+            offered.keep(folder, self.study, now, approved={self.study.digest})
 
     def start_silo(self, name: str) -> None:
         """Start one silo's agent."""

@@ -15,7 +15,7 @@ from policies.documents.document import DocumentError, check_document
 from policies.documents.draft import Draft
 from policies.documents.study import Study
 from policies.errors import CostError
-from policies.plan import quorum
+from policies.plan import grids, quorum
 from policies.plan.cost import COHORTS
 from policies.plan.derive import derive
 from policies.plan.release import CALIBRATION_NOISE, KINDS, noise_fields, plan
@@ -41,7 +41,13 @@ def complete(draft: Draft, origin: Path | str) -> Study:
         raise DocumentError(origin, [f"field privacy.epsilon: {error}"]) from None
     unused = {field for tensor, kind in KINDS.items() if tensor not in released for field in kind.noises}
     found = with_fields(study, {field: noise for field, noise in noises.items() if field not in unused})
-    return check_document(found.model_dump(mode="json"), Study, origin)
+    completed = check_document(found.model_dump(mode="json"), Study, origin)
+    try:
+        grids.require(completed)
+    except Refused as refused:
+        fault = f"{refused.text}; of a draft privacy.epsilon is what decides the noise: state a smaller one"
+        raise DocumentError(origin, [f"field privacy.epsilon: {fault}"]) from None
+    return completed
 
 
 def _states(document: object, field: str) -> bool:

@@ -202,7 +202,7 @@ def read_document(path: Path, schema: type[C]) -> C:
     except FileNotFoundError:
         raise DocumentError(path, ["there is no such file; create it or give its path"]) from None
     except OSError as error:
-        raise DocumentError(path, [f"cannot be read: {error.strerror}; fix the path or the file's rights"]) from None
+        raise DocumentError(path, [f"cannot be read: {error.strerror}; fix the path or the file's rights"]) from error
     if len(content) > MAX_BYTES:
         raise DocumentError(
             path, [f"is larger than {MAX_BYTES} bytes, but a policy or study is a page of text; check the path"]

@@ -25,6 +25,12 @@ AnnealingSteps = Annotated[int, Field(ge=0, le=100_000)]
 Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
 LARGEST_BATCH: Final = 1_000_000
 """Of `encoder.batch_size`."""
+LEAST_CLIP: Final = 1e-3
+"""Of `heads.clip`. A shorter one gains nothing, and multiplies whatever is wrong in a term (docs/design/heads.md,
+"Rounding")."""
+_LONGER_CLIP: Final = (
+    f"write {LEAST_CLIP:g} or more (.35 to 1 are usual): what an error adds to a term grows as it falls"
+)
 
 
 def _known(name: str) -> str:
@@ -97,7 +103,7 @@ class HeadPlan(Closed):
     pooled_noise: Noise
     domain_noise: Noise
     """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
-    clip: Annotated[float, Field(gt=0, le=1), bounds.within(1e-6, 1)] = 1.0
+    clip: Annotated[float, Field(gt=0, le=1), bounds.within(LEAST_CLIP, 1, fix=_LONGER_CLIP)] = 1.0
     """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
     1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
     patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out

@@ -29,9 +29,10 @@ from typing import Any, Final, Self
 from policies.accounting import totals
 from policies.canonical import canonical_json
 from policies.durable import write_whole
-from policies.errors import CosignError, LedgerRolledBackError, LedgerWriteError
+from policies.errors import CosignError, LedgerRolledBackError, LedgerShortError, LedgerWriteError
 from policies.ledger.chain import FIX, UNBOUNDED, Entry, Genesis, genesis_row
 from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
+from policies.os_errors import is_passing, told
 from policies.plan.cost import Cost
 
 Verify = Callable[[bytes, bytes, bytes, str | None], str]
@@ -348,7 +349,7 @@ class Cosigned:
                 f"{self._path.name}: the cosignature could not be stored ({error.strerror}); the earlier ones are"
                 " still there; free space on the disk and try again"
             )
-            raise LedgerWriteError(msg) from None
+            raise (LedgerShortError if is_passing(error) else LedgerWriteError)(msg) from None
 
 
 def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
@@ -356,7 +357,10 @@ def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
     try:
         size = path.stat().st_size
         content = json.loads(path.read_text("utf-8")) if size <= MAX_BYTES * _MAX_SIGNERS else None
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        msg = f"{path}: the cosignatures cannot be read; {told(error)}"
+        raise (LedgerShortError if is_passing(error) else CosignError)(msg) from None
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, list):
         msg = f"{path.name}: the file is no JSON list of cosignatures; ask the coordinator or a peer again"

@@ -1,14 +1,14 @@
-"""The events of a ledger: debits, policies put into force, notices, recoveries of lost entries, faults and their end.
+"""The events of a ledger: debits, policies in force, notices, recoveries, faults and their end, people's decisions.
 
 Guarantees: each kind has one canonical form, and reading it back gives the same object. A debit still has the form of
 the first version, so older ledgers keep their hashes. No event says anything about a patient: a notice has a date and
-a reference, never a number of records; a fault names the release that failed, never why. chain.py links entries;
-accountant.py adds them up.
+a reference, never a number of records; a fault names the release that failed, never why; a reason of a person is a
+keyed hash. chain.py links entries; accountant.py adds them up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
@@ -21,6 +21,10 @@ NoticeKind = Literal["withdrawal", "refresh"]
 NOTICES: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
 NOT_COVERED: Final = "fault: not covered by epsilon"
 """What an entry says of a computation that failed after its charge. Whether it fails may tell of a patient."""
+STOP_NOT_COVERED: Final = "stop: not covered by epsilon"
+"""What an entry says of a study that a person stopped. Why they did may tell of a patient."""
+Verdict = Literal["approved", "refused", "withdrawn"]
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 MAX_NAME: Final = 128
 MAX_SIGNATURE: Final = 512
 MAX_CERTIFICATE: Final = 1 << 14
@@ -189,7 +193,49 @@ class Cleared:
         _require_text("who clears a fault", self.responsible)
 
 
-Event = Debit | InForce | Notice | Recovery | Fault | Cleared
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A person's decision about a study. Reserved: this version reads it, and writes none.
+
+    Raises `CostError` for a malformed digest, an unknown verdict or a reason in words.
+    """
+
+    study: str
+    """Digest of the study, whole."""
+    verdict: Verdict
+    certificate: str
+    """SHA-256 of the certificate of the person who decided, DER, lowercase hex."""
+    reason: str
+    """HMAC-SHA-256 of the reason under a key of the hospital's, lowercase hex. The words stay in the hospital."""
+
+    def __post_init__(self) -> None:
+        _require_hex(("an approval's study", self.study), ("an approval's certificate", self.certificate))
+        _require_hex(("an approval's reason", self.reason))
+        if self.verdict not in VERDICTS:
+            msg = f"an approval's verdict must be one of {', '.join(VERDICTS)}, not {self.verdict!r}"
+            raise CostError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A person stopped a study at this hospital. Reserved: this version reads it, and writes none.
+
+    Raises `CostError` for a malformed digest or a reason in words.
+    """
+
+    name: str
+    """The study's name."""
+    study: str
+    """Its digest, whole."""
+    reason: str
+    """HMAC-SHA-256 of the reason under a key of the hospital's, lowercase hex."""
+
+    def __post_init__(self) -> None:
+        _require_text("a stopped study's name", self.name)
+        _require_hex(("a stopped study", self.study), ("a stop's reason", self.reason))
+
+
+Event = Debit | InForce | Notice | Recovery | Fault | Cleared | Approved | Stopped
 
 
 def recovery_message(
@@ -219,51 +265,32 @@ def costs_of(event: Event) -> tuple[Cost, ...]:
             return ()
 
 
+_KINDS: Final[Mapping[type, str]] = {
+    Debit: "debit",
+    InForce: "policy",
+    Recovery: "recovery",
+    Fault: "fault",
+    Cleared: "cleared",
+    Approved: "approval",
+    Stopped: "stop",
+}
+
+
 def kind_of(event: Event) -> str:
     """Return the ledger's word for the kind of an event."""
-    match event:
-        case Debit():
-            return "debit"
-        case InForce():
-            return "policy"
-        case Recovery():
-            return "recovery"
-        case Fault():
-            return "fault"
-        case Cleared():
-            return "cleared"
-        case Notice():
-            return event.kind
+    return event.kind if isinstance(event, Notice) else _KINDS[type(event)]
 
 
 def content_of(event: Event) -> dict[str, object]:
     """Return the event as plain data, with its kind."""
-    kind: dict[str, object] = {"kind": kind_of(event)}
+    content: dict[str, object]
     match event:
         case Debit():
-            return kind | {
-                "study": event.study,
-                "policy": event.policy,
-                "round": event.round,
-                "attempt": event.attempt,
-                "costs": {tensor: asdict(cost) for tensor, cost in event.costs.items()},
-            }
-        case InForce():
-            return kind | {"policy": event.policy, "budget": event.budget}
-        case Notice():
-            return kind | {"reference": event.reference}
-        case Fault():
-            return kind | {
-                "text": NOT_COVERED,
-                "study": event.study,
-                "round": event.round,
-                "attempt": event.attempt,
-                "tensor": event.tensor,
-            }
-        case Cleared():
-            return kind | {"responsible": event.responsible}
+            costs = {tensor: asdict(cost) for tensor, cost in event.costs.items()}
+            place = {"round": event.round, "attempt": event.attempt}
+            content = {"study": event.study, "policy": event.policy, **place, "costs": costs}
         case Recovery():
-            return kind | {
+            content = {
                 "covers": [[head.sequence, head.hash] for head in event.covers],
                 "costs": [asdict(cost) for cost in event.costs],
                 "responsible": event.responsible,
@@ -271,36 +298,59 @@ def content_of(event: Event) -> dict[str, object]:
                 "certificate": event.certificate,
                 "signature": event.signature,
             }
+        case Fault():
+            content = {"text": NOT_COVERED, **asdict(event)}
+        case Stopped():
+            content = {"text": STOP_NOT_COVERED, **asdict(event)}
+        case InForce() | Notice() | Cleared() | Approved():
+            content = asdict(event)
+    return {"kind": kind_of(event)} | content
 
 
 def read_event(content: Mapping[str, Any]) -> Event:
     """Return the event that these data describe. Raises `ValueError`, `KeyError` or `TypeError` if there is none."""
     kind = content["kind"]
-    if kind == "debit":
-        costs = {tensor: Cost(**cost) for tensor, cost in content["costs"].items()}
-        return Debit(content["study"], content["policy"], content["round"], content["attempt"], costs)
-    if kind == "policy":
-        return InForce(content["policy"], content["budget"])
-    if kind == "recovery":
-        return Recovery(
-            tuple(EntryRef(*head) for head in content["covers"]),
-            tuple(Cost(**cost) for cost in content["costs"]),
-            content["responsible"],
-            content["signer"],
-            content["certificate"],
-            content["signature"],
-        )
-    if kind == "fault":
-        return Fault(content["study"], content["round"], content["attempt"], content["tensor"])
-    if kind == "cleared":
-        return Cleared(content["responsible"])
-    return Notice(kind, content["reference"])
+    return _READERS[kind](content) if kind in _READERS else Notice(kind, content["reference"])
+
+
+def _read_debit(content: Mapping[str, Any]) -> Debit:
+    costs = {tensor: Cost(**cost) for tensor, cost in content["costs"].items()}
+    return Debit(content["study"], content["policy"], content["round"], content["attempt"], costs)
+
+
+def _read_recovery(content: Mapping[str, Any]) -> Recovery:
+    return Recovery(
+        tuple(EntryRef(*head) for head in content["covers"]),
+        tuple(Cost(**cost) for cost in content["costs"]),
+        content["responsible"],
+        content["signer"],
+        content["certificate"],
+        content["signature"],
+    )
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Event]]] = {
+    "debit": _read_debit,
+    "policy": lambda said: InForce(said["policy"], said["budget"]),
+    "recovery": _read_recovery,
+    "fault": lambda said: Fault(said["study"], said["round"], said["attempt"], said["tensor"]),
+    "cleared": lambda said: Cleared(said["responsible"]),
+    "approval": lambda said: Approved(said["study"], said["verdict"], said["certificate"], said["reason"]),
+    "stop": lambda said: Stopped(said["name"], said["study"], said["reason"]),
+}
 
 
 def _require_text(what: str, text: object, longest: int = MAX_NAME) -> None:
     if not isinstance(text, str) or not 0 < len(text) <= longest:
         msg = f"{what} must be a text of 1 to {longest} characters"
         raise CostError(msg)
+
+
+def _require_hex(*fields: tuple[str, object]) -> None:
+    for what, text in fields:
+        if not lower_hex(text, 64):
+            msg = f"{what} must be 64 lowercase hex digits"
+            raise CostError(msg)
 
 
 def _require_whole(what: str, number: object) -> None:

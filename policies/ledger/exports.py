@@ -23,6 +23,8 @@ from policies.ledger.chain import UNBOUNDED, Entry, Genesis, check_chain, genesi
 from policies.ledger.cosign import SILO, Cosignature, checkpoint, require_head
 from policies.ledger.events import (
     NOT_COVERED,
+    STOP_NOT_COVERED,
+    Approved,
     Cleared,
     Debit,
     EntryRef,
@@ -30,6 +32,7 @@ from policies.ledger.events import (
     InForce,
     Notice,
     Recovery,
+    Stopped,
     costs_of,
     kind_of,
 )
@@ -246,7 +249,7 @@ def _check_prices(export: Export) -> None:
             raise ExportError(msg)
 
 
-def _lines(entry: Entry) -> list[dict[str, object]]:
+def _lines(entry: Entry) -> list[dict[str, object]]:  # noqa: PLR0911  # one for each kind
     event = entry.event
     common: dict[str, object] = {
         "entry": entry.sequence,
@@ -273,6 +276,11 @@ def _lines(entry: Entry) -> list[dict[str, object]]:
             return [common | place | {"remark": NOT_COVERED}]
         case Cleared():
             return [common | {"remark": _cell(event.responsible)}]
+        case Approved():
+            remark = f"{event.verdict}, by the certificate {event.certificate}"
+            return [common | {"study": event.study, "remark": remark}]
+        case Stopped():
+            return [common | {"study": event.study, "remark": STOP_NOT_COVERED}]
         case Notice():
             return [common | {"remark": _cell(event.reference)}]
 

@@ -22,6 +22,7 @@ from policies.errors import (
     LedgerBusyError,
     LedgerExistsError,
     LedgerMissingError,
+    LedgerShortError,
     LedgerTamperedError,
     LedgerWriteError,
 )
@@ -51,7 +52,7 @@ _INSERT: Final = "INSERT INTO chain (sequence, previous, hash, body) VALUES (?, 
 _BUSY_SECONDS: Final = 5.0
 # After these errors the file is as it was and can be read again. After others (a failed sync, for example) the state
 # of the disk is unknown until the file is opened again.
-_HARMLESS: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY"})
+_HARMLESS: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY", "SQLITE_CANTOPEN"})
 
 
 def keys_of(event: Event) -> list[Key]:
@@ -161,12 +162,16 @@ class Store:
             with contextlib.suppress(LedgerTamperedError, sqlite3.Error):
                 self._require_head(head)
                 self._usable = True
-        mend = "free space on its disk" if self._usable else "repair its disk, open the ledger again"
+        mend = (
+            "free space on its disk, or raise the limit of open files,"
+            if self._usable
+            else "repair its disk, open the ledger again"
+        )
         msg = (
             f"{self._path.name}: the entry could not be written ({name}). Nothing was charged and nothing may be"
             f" computed; {mend} and try again"
         )
-        raise LedgerWriteError(msg) from None
+        raise (LedgerShortError if self._usable else LedgerWriteError)(msg) from None
 
     def _roll_back(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -224,10 +229,10 @@ def _read(connection: sqlite3.Connection) -> tuple[Genesis, tuple[Entry, ...]]:
 
 def _unreadable(error: sqlite3.Error) -> LedgerBusyError | LedgerTamperedError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+    if name.startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_NOMEM")):
         return LedgerBusyError(
-            f"the ledger cannot be read just now ({name}): a write is in progress or was cut off, or the file's"
-            " permissions forbid it; let the agent open it first"
+            f"the ledger cannot be read just now ({name}): a write is in progress or was cut off, the file's"
+            " permissions forbid it, too many files are open, or the disk fails; let the agent open it first"
         )
     return LedgerTamperedError(f"the ledger's file is damaged ({name}); {FIX}")
 

@@ -226,12 +226,19 @@ def noise_fields(cohorts: Iterable[Cohort], study: Study | None = None) -> tuple
     return (*every, CALIBRATION_NOISE) if calibrated else every
 
 
-def _heads(study: Study, number: int) -> Release:
-    heads = study.heads
+def noise_field(study: Study, number: int, tensor: str) -> str:
+    """The field of a study, as `part.field`, that sets the noise of a tensor in a round that releases it."""
+    if tensor != "heads":
+        return KINDS[tensor].noises[0]
     if shapes.is_calibration(study, number):
-        noise = heads.calibration_noise
-    else:
-        noise = heads.pooled_noise if shapes.is_pooled(study, number) else heads.domain_noise
+        return CALIBRATION_NOISE
+    pooled, domain = KINDS["heads"].noises
+    return pooled if shapes.is_pooled(study, number) else domain
+
+
+def _heads(study: Study, number: int) -> Release:
+    part, field = noise_field(study, number, "heads").split(".")
+    noise: float = getattr(getattr(study, part), field)
     return _release(study, "heads", noise=noise, values=shapes.head_values(study, number))
 
 

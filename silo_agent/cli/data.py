@@ -20,7 +20,7 @@ from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
-from silo_agent.storage.approvals import no_data, source_of
+from silo_agent.storage.approvals import looked_at
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
@@ -35,6 +35,7 @@ def data_check(
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
     config: ConfigOption = DEFAULT,
     *,
+    data: Annotated[str | None, typer.Option(help="Name of the data in agent.yaml, if the study has none yet.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Most faults that are listed; all are counted.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -49,9 +50,7 @@ def data_check(
 
     study, settings = load_study(study_file), AgentConfig.load(config)
     policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
-    path = source_of(settings, study, policy)
-    if path is None:
-        raise StateError(no_data(str(config), study.name, settings.named))
+    path = looked_at(settings, study, policy, data)
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)

@@ -25,6 +25,8 @@ from policies.ledger.chain import UNBOUNDED, Entry, Genesis
 from policies.ledger.cosign import Cosignature, Cosigned, read_cosignatures, require_head
 from policies.ledger.events import (
     NOT_COVERED,
+    STOP_NOT_COVERED,
+    Approved,
     Cleared,
     Debit,
     Fault,
@@ -32,6 +34,7 @@ from policies.ledger.events import (
     Notice,
     NoticeKind,
     Recovery,
+    Stopped,
     content_of,
     costs_of,
 )
@@ -362,6 +365,10 @@ def _by_entry(entries: tuple[Entry, ...]) -> Table:
                 place = (study[:12], str(number), str(attempt), f"{NOT_COVERED} ({tensor})")
             case Cleared(responsible):
                 place = ("", "", "", f"faults cleared; {responsible} answers")
+            case Approved(study, verdict, certificate):
+                place = (study[:12], "", "", f"{verdict} by a person (certificate {certificate[:12]})")
+            case Stopped(_, study):
+                place = (study[:12], "", "", STOP_NOT_COVERED)
         table.add_row(str(entry.sequence), *place, _shown(entry.epsilon))
     return table
 

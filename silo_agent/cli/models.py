@@ -359,7 +359,7 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
     """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
     from silo_agent.data.table import Written
     from silo_agent.models.evaluate import Cohorts
-    from silo_agent.storage.approvals import source_of
+    from silo_agent.storage.approvals import own
     from silo_agent.storage.rows import withdrawn_of
 
     policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
@@ -371,7 +371,7 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
         data_set.id,
         data_set.holdout,
         data_set.identified_by,
-        lambda study: source_of(settings, study, policy),
+        lambda study: own(settings, study, policy),
         Written.of(policy),
         withdrawn,
     )

@@ -79,15 +79,16 @@ def _warn_of_certificate(settings: AgentConfig) -> None:
 
 
 def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
-    """List the studies that this silo has begun, with how far they came, and those that wait here for data."""
+    """List the studies that this silo has begun, with how far they came, and those that it was offered."""
     from rich.console import Console
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
-    from silo_agent.storage.approvals import approved
+    from silo_agent.storage.approvals import approvals
     from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.offered import offered
     from silo_agent.storage.state import State
-    from silo_agent.storage.waiting import waiting
+    from silo_agent.storage.warned import kept
 
     settings = AgentConfig.load(config)
     folder, known = settings.state, []
@@ -99,10 +100,12 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
         finally:
             state.close()
     begun = {one.digest for one in known}
-    asking = [one for one in waiting(StateFolder(folder)) if one.digest not in begun]
+    asking = [one for one in offered(StateFolder(folder)) if one.digest not in begun]
+    warned = {one.digest: kept(StateFolder(folder).study(one.digest).warnings) for one in known}
     if as_json:
         waits = [asdict(Known(one.name, one.digest, -1, "")) | {"asked": one.asked} for one in asking]
-        typer.echo(json.dumps([*(asdict(one) for one in known), *waits], indent=1))
+        began = [asdict(one) | {"warnings": [each.text for each in warned[one.digest]]} for one in known]
+        typer.echo(json.dumps([*began, *waits], indent=1))
         return
     if not known and not asking:
         typer.echo("This silo has begun no study yet.")
@@ -111,10 +114,14 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     for one in known:
         rounds = str(one.committed) if one.committed >= 0 else "none yet"
         table.add_row(one.name, one.digest[:_SHORT], rounds, f"over: {one.why}" if one.why else "runs")
+    decided = approvals(StateFolder(folder)).bound
     for ask in asking:
-        data = approved(StateFolder(folder), ask.name, ask.digest)
-        said = f"may use {data} and waits until it is asked again, at most a minute or so after the approval"
-        if data is None:
-            said = f"waits for data, asked last {ask.asked}: fedward-silo study approve {ask.name} --data NAME"
+        found = decided.get(ask.digest)
+        said = f"not approved, offered last {ask.asked}: fedward-silo study show {ask.digest[:_SHORT]}"
+        if found is not None and found.data is not None:
+            said = f"may use {found.data}, offered last {ask.asked}; `study show` says what the policy has against it"
         table.add_row(ask.name, ask.digest[:_SHORT], "none yet", said)
     Console(markup=False, emoji=False).print(table)
+    for one in known:
+        for warning in warned[one.digest]:
+            typer.echo(f"warning: {one.name}: {warning.text}")

@@ -28,7 +28,7 @@ from policies.documents.study import Study, load_study
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.ledger import read_history
-from policies.plan import memory, quorum
+from policies.plan import grids, memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -107,10 +107,10 @@ def plan(
     policy = None if settings is None else load_policy(settings.policy)
     delta = study.privacy.delta if policy is None else policy.budget.delta
     prices = price(study, delta)
-    standing = None if settings is None or policy is None else _standing(settings, policy, study)
+    standing = None if settings is None or policy is None else standing_of(settings, policy, study)
     advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     objections = _objections(policy, study, advice)
-    refused = _below_the_quorum(study)
+    refused = _refused_by_all(study)
     held_out = None if policy is None else policy.data_set.holdout
     worth, known = None, None
     if forecast:
@@ -119,12 +119,12 @@ def plan(
             study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out, known=known
         )
     if as_json:
-        document = _document(study, prices, standing, advice, objections) | {"sums": _sums(study, refused)}
+        document = document_of(study, prices, standing, advice, objections) | {"sums": _sums(study, refused)}
         if worth is not None:
             document["forecast"] = forecasts.document(study, worth, known)
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        _print(study, prices, standing)
+        show_prices(study, prices, standing)
         typer.echo("\n".join([*_advice_lines(study, advice, objections), ""]), nl=False)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
         if worth is not None:
@@ -135,10 +135,14 @@ def plan(
         raise typer.Exit(ATTENTION)
 
 
-def _below_the_quorum(study: Study) -> Refused | None:
-    """Return the refusal of a study whose `min_silos` is too small for its silos and colluders; None if it is not."""
+def _refused_by_all(study: Study) -> Refused | None:
+    """Return the refusal of a study that no silo can take, whatever its policy says; None if there is no such reason.
+
+    Its `min_silos` is too small for its silos and colluders, or a noise cannot be drawn on the grid of its sums.
+    """
     try:
         quorum.require(study)
+        grids.require(study)
     except Refused as refusal:
         return refusal
     return None
@@ -160,16 +164,17 @@ def _missing(study: Study) -> str:
     return f"A sum needs {needed} of the {silos} silos, so {who} may be missing."
 
 
-def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
+def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
     """Return what the hospital's ledger states now and would state after the study.
 
     The plan counts one draw of every tensor of every round. Charges of this study for these draws are not counted
     twice. Its other charges, for repeated attempts, are added.
     """
     from crypto.pki.certificates import require_data_set
+    from crypto.pki.reading import parse_certificate, subject_of
 
-    credential = settings.credential()
-    require_data_set(credential.certificate_pem, policy.data_set.id)
+    certificate = settings.certificate.read_bytes()
+    require_data_set(certificate, policy.data_set.id)
     genesis, entries = read_history(StateFolder(settings.state).ledger)
     spent: list[Cost] = []
     others: list[Cost] = []
@@ -184,7 +189,7 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
         draws = {(tensor, event.round): cost for tensor, cost in event.costs.items()}
         repeated += [cost for draw, cost in draws.items() if draw in planned]
         planned |= set(draws)
-    silo, refusal = credential.identity.name, None
+    silo, refusal = subject_of(parse_certificate(certificate)).identity.name, None
     try:
         decide(
             policy,
@@ -196,6 +201,7 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
             attempt=1,
             charged_attempts=0,
             study_spent=repeated,
+            ledger_day=max((entry.day for entry in entries), default=None),
         )
     except Refused as refused:
         refusal = refused
@@ -219,7 +225,8 @@ def _objections(policy: Policy | None, study: Study, advice: Advice | None) -> d
     }
 
 
-def _print(study: Study, prices: Prices, standing: Standing | None) -> None:
+def show_prices(study: Study, prices: Prices, standing: Standing | None) -> None:
+    """Print what a study costs, and what it would mean for this hospital if that is known."""
     table = Table("releases", "epsilon alone", title=f"{study.name} at delta {prices.delta:g}", title_justify="left")
     for tensor, alone in prices.alone.items():
         table.add_row(tensor, _shown(alone))
@@ -282,13 +289,14 @@ def _yaml(study: Study, noises: Noises) -> list[str]:
     return [line for part, fields in parts.items() for line in (f"{part}:", *fields)]
 
 
-def _document(
+def document_of(
     study: Study,
     prices: Prices,
     standing: Standing | None,
     advice: Advice | None,
     objections: Mapping[str, Refused | None],
 ) -> dict[str, object]:
+    """The same for programs, with the advice if there is one."""
     document: dict[str, object] = {
         "study": study.name,
         "digest": study.digest,

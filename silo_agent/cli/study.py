@@ -1,4 +1,7 @@
-"""`fedward-silo study`: write a study, from answers or from a draft, or approve one. Nothing here reads records."""
+"""`fedward-silo study`: write a study, from answers or from a draft. Nothing here reads records.
+
+`approving.py` has the commands with which a hospital reads a study that it was offered, and approves it.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from silo_agent.cli.options import DEFAULT, ConfigOption
+from silo_agent.cli import approving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from policies.documents.draft import Draft
 
-study_app = typer.Typer(help="Write a study, or approve one.", no_args_is_help=True)
+study_app = typer.Typer(help="Write a study; or read, approve and stop one.", no_args_is_help=True)
 
 Many = list[str] | None
 Out = Annotated[Path, typer.Option(help="New file for the study; an existing one is never overwritten.")]
 
 
-@study_app.command("approve")
-def study_approve_command(
-    study: Annotated[str, typer.Argument(help="Name of the study, or its digest (12 digits or more).")],
-    data: Annotated[str, typer.Option(help="Name of the data in agent.yaml, under data or databases.")],
-    config: ConfigOption = DEFAULT,
-) -> None:
-    """Let a study use data that agent.yaml names, while the agent runs. The policy still decides whether it may begin.
-
-    A study that was refused because it had no data waits for this, and begins within a minute.
-    """
-    from silo_agent.config import AgentConfig
-    from silo_agent.errors import SiloError
-    from silo_agent.storage.approvals import approve
-    from silo_agent.storage.folders import StateFolder
-    from silo_agent.storage.waiting import waiting
-
-    settings = AgentConfig.load(config)
-    if settings.source(data) is None:
-        msg = f"{config.name} names no data {data!r}; it names: {settings.named}"
-        raise SiloError(msg)
-    folder = StateFolder(settings.state)
-    approve(folder, study, data)
-    typer.echo(f"{study} may use {data} from its next offer on; see `fedward-silo data check` first")
-    asking = waiting(folder)
-    if not any(study == one.name or one.digest.startswith(study) for one in asking):
-        listed = ", ".join(f"{one.name} {one.digest[:12]}" for one in asking) or "none"
-        typer.echo(f"no study of this name waits for data yet; those that do: {listed}", err=True)
+study_app.command("show")(approving.show)
+study_app.command("approve")(approving.approve)
+study_app.command("approvals")(approving.approvals)
+study_app.command("withdraw-approval")(approving.withdraw_approval)
 
 
 @study_app.command("schema")

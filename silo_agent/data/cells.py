@@ -20,6 +20,25 @@ _EXACT = 2.0**53
 """From this magnitude on, one float stands for several integers."""
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN = 40
+MAX_TEXT = 1 << 17
+"""Most characters of a cell's text, as `csv` has it: one patient's cell must not fill a column's memory."""
+
+
+def plain(value: object) -> Cell:
+    """Return a value of a file or a database as a cell: what is neither text, number nor truth value becomes its text.
+
+    Raises `ValueError` for text that is too long or not UTF-8.
+    """
+    if value is None or isinstance(value, int | float):
+        return value
+    whole = (
+        value if isinstance(value, str) else str(bytes(value) if isinstance(value, memoryview | bytearray) else value)
+    )
+    whole.encode()
+    if len(whole) > MAX_TEXT:
+        msg = "a text that is too long"
+        raise ValueError(msg)
+    return whole
 
 
 def number(cell: Cell) -> float | None:
@@ -51,11 +70,19 @@ def identifier(cell: Cell) -> str:
     """Return a patient's identifier as text. A whole number has no fraction: "7" for 7, 7.0 and "7.0".
 
     So a CSV file and a Parquet file of the same people draw the same cohorts. Everything else stays as it is written:
-    "007" is not "7", and "3.10" is not "3.1".
+    "007" is not "7", and "3.10" is not "3.1". Raises `ValueError` for a float that stands for several whole numbers:
+    a column of identifiers becomes one if a single cell of it is empty, and people would become one another.
     """
-    trimmed = text(cell)
-    whole = _ZERO_FRACTION.fullmatch(trimmed)
-    return trimmed if whole is None else whole[1]
+    if isinstance(cell, float) and abs(cell) >= _EXACT:
+        msg = "an identifier that a floating-point number cannot hold"
+        raise ValueError(msg)
+    return _whole(text(cell))
+
+
+def _whole(trimmed: str) -> str:
+    """The text of a whole number without its fraction of zeros, any other as it is."""
+    found = _ZERO_FRACTION.fullmatch(trimmed)
+    return trimmed if found is None else found[1]
 
 
 def identity_text(cell: Cell) -> str:
@@ -97,6 +124,8 @@ class CodeTable:
                 self._texts.setdefault(code.strip(), place)
             else:
                 self._numbers.setdefault(float(code), place)
+        for written, place in tuple(self._texts.items()):
+            self._texts.setdefault(_whole(written), place)
 
     def find(self, cell: Cell) -> int | None:
         """Return the place of the cell's code, or None."""
@@ -105,8 +134,9 @@ class CodeTable:
         if isinstance(cell, bool):
             return self._truths.get(cell, self._texts.get(text(cell)))
         trimmed = text(cell)
-        if trimmed in self._texts:
-            return self._texts[trimmed]
+        for form in (trimmed, _whole(trimmed)):
+            if form in self._texts:
+                return self._texts[form]
         if self._numbers:
             value = number(cell)
             if value is not None and value in self._numbers:
@@ -140,13 +170,17 @@ class Absence:
     """Says whether a cell means that nothing was recorded."""
 
     def __init__(self, tokens: Iterable[str], codes: Iterable[Code] = ()) -> None:
-        self._tokens = frozenset(token.strip() for token in tokens)
+        self._tokens = frozenset(form for token in tokens for form in (token.strip(), _whole(token.strip())))
         self._codes = CodeTable(codes)
 
     def covers(self, cell: Cell) -> bool:
-        """True for null, a Parquet NaN, a token of the file, or a code of the column."""
+        """True for null, a Parquet NaN, a token of the file, or a code of the column.
+
+        A whole number is the token that is its text: a column's type, which another patient's cell may have decided
+        when the file was written, must not make a patient of -9.
+        """
         if cell is None or (isinstance(cell, float) and math.isnan(cell)):
             return True
-        if isinstance(cell, str) and cell.strip() in self._tokens:
+        if not isinstance(cell, bool) and not self._tokens.isdisjoint((text(cell), _whole(text(cell)))):
             return True
         return self._codes.find(cell) is not None

@@ -1,67 +1,43 @@
-"""Splits a CSV file into rows, even if some of them are broken.
+"""Splits a CSV file into rows: one line is one row, whatever stands in the others.
 
-Guarantees: a row that cannot be read does not affect other rows. If its quotes do not close, its first line is skipped
-and reading goes on with the next line. A cell may have several lines, so if a later row happens to close an open quote,
-everything between becomes one row. Such a row rarely has the right width; `table` checks this.
+Guarantees: a row follows from the bytes of its own line alone. A line that cannot be decoded or split, or whose quote
+is still open at its end, is a fault of that line. So no cell has several lines: a reader that went on to the next line
+would let one patient's quote swallow the records of others.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Final
 
 from silo_agent.data.errors import Unfit
 
-
-class _Lines:
-    """Lines for `csv.reader`, which reads further than it can parse. So `place` can be set back."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._lines, self.place = lines, 0
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        if self.place == len(self._lines):
-            raise StopIteration
-        self.place += 1
-        return self._lines[self.place - 1]
+_MARK: Final = b"\xef\xbb\xbf"
+_OPEN: Final = "unexpected end of data"
+"""What `csv` says of a quote that does not close."""
+_ONE_LINE: Final = "quotes that close in their own line; keep cells of several lines in a Parquet file or a database"
 
 
-def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str] | Unfit]]:
-    """Yield every row as the number of its last line, from 1, and its cells (none for a blank line) or its fault.
+def split_rows(content: bytes, delimiter: str) -> Iterator[tuple[int, list[str] | Unfit]]:
+    """Yield every line's number, from 1, and its cells (none for a blank line) or its fault.
 
-    `lines` are decoded with `surrogateescape`. A fault quotes no text of the file.
+    A line ends with LF, CR, or both. A mark of UTF-8 at its beginning is no part of it: files may have been joined, and
+    the first line is read as any other. A fault quotes no text of the file.
     """
-    source = _Lines(lines)
-    # strict, because otherwise the reader takes the rest of the file after an open quote for one cell.
-    reader = csv.reader(source, delimiter=delimiter, strict=True)
-    while source.place < len(lines):
-        first = source.place
-        try:
-            cells = next(reader)
-            decoded = all(map(_is_utf8, lines[first : source.place]))
-        except csv.Error as error:
-            # The reader begins again at its next call. The largest size of a cell limits how far a row can look ahead.
-            source.place = first + 1
-            yield source.place, Unfit(f"cells separated by {delimiter!r} and closed quotes", str(error))
-        except Exception as error:  # noqa: BLE001  # whatever a row raises leaves out that row
-            source.place = first + 1
-            yield source.place, Unfit("a row that can be split", type(error).__name__)
-        else:
-            if decoded:
-                yield source.place, cells
-            else:
-                yield source.place, Unfit("a CSV file saved as UTF-8", "bytes that are not UTF-8")
+    for number, line in enumerate(content.splitlines(), 1):
+        yield number, _cells(line.removeprefix(_MARK), delimiter)
 
 
-def _is_utf8(line: str) -> bool:
-    """Whether the line is valid UTF-8, so that nothing in it was escaped."""
-    if line.isascii():
-        return True
+def _cells(line: bytes, delimiter: str) -> list[str] | Unfit:
     try:
-        line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        # strict, because otherwise an open quote would be closed by the line's end.
+        return next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
+    except UnicodeDecodeError:
+        return Unfit("a CSV file saved as UTF-8", "bytes that are not UTF-8")
+    except csv.Error as error:
+        if str(error) == _OPEN:
+            return Unfit(_ONE_LINE, "a quote that is open at the line's end")
+        return Unfit(f"cells separated by {delimiter!r} and closed quotes", str(error))
+    except Exception as error:  # noqa: BLE001  # whatever a line raises leaves out that line
+        return Unfit("a row that can be split", type(error).__name__)

@@ -6,7 +6,8 @@ whole-numbered range keep their values exactly. The model's input lies in [-1, 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
@@ -142,6 +143,18 @@ class Images:
         values -= self.top
         values /= self.top
         return values
+
+    def contents(self) -> Iterator[bytes]:
+        """What stands for each record's image: its levels, or the SHA-256 of its file; `gone` without one."""
+        for place in self._order.tolist():
+            if place < len(self.levels):
+                yield self.levels[place].astype(self.levels.dtype.newbyteorder("<"), copy=False).tobytes()
+                continue
+            try:
+                with self.rest[place - len(self.levels)].open("rb") as file:
+                    yield hashlib.file_digest(file, "sha256").digest()
+            except OSError:
+                yield b"gone"
 
     def subset(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> Images:
         """Return the images of some records, by a mask or by indices. They share their memory with the whole."""

@@ -150,9 +150,9 @@ def read_fitting_records(
     without any charge and as exactly as the author chooses the bounds. Whether a record is left out follows only from
     its own cells, its own image and the public schema, never from another record. So adding or removing a patient still
     adds or removes only that patient's fitting records: every sensitivity, sampling rate and clip of a release stays
-    valid, and a patient without fitting records has no influence at all. (There is one exception: a quote that a later
-    row of a CSV file closes; see `csv_rows`.) Every image is decoded once here. The first are kept in `room`, which the
-    caller reserved; the others are decoded again when they are needed.
+    valid, and a patient without fitting records has no influence at all. Every image is decoded
+    once here. The first are kept in `room`, which the caller reserved; the others are decoded again when they are
+    needed.
 
     Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
@@ -468,10 +468,15 @@ def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
     absence = Absence(missing)
 
     def parse(cell: Cell) -> str:
-        if absence.covers(cell) or identifier(cell) == "":
+        try:
+            name = "" if absence.covers(cell) else identifier(cell)
+        except ValueError:
+            msg = "an identifier that is text or a whole number; save the column anew as one of these"
+            raise Unfit(msg) from None
+        if not name:
             msg = "the patient's identifier: it decides whose budget the record uses"
             raise Unfit(msg)
-        return identifier(cell)
+        return name
 
     return parse
 

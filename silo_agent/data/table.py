@@ -1,8 +1,9 @@
 """Records as columns of cells: from CSV, from Parquet by its suffix, from a folder of both, or from a database.
 
 Guarantees: every needed column is there exactly once, and every row has the header's width. The table keeps the line of
-every record for messages. A broken row (of another width, with an open quote, of undecodable text) is a fault and not
-in the table; the reader decides what follows from it. This module does not know what the cells mean.
+every record for messages. A broken row (of another width, with an open quote, of undecodable or endless text) is a
+fault and not in the table, because of that row alone; the reader decides what follows from it. This module does not
+know what the cells mean.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from policies.documents.policy import Policy
 from policies.documents.study import Code, DataSchema
 from silo_agent.config import SqlSource
-from silo_agent.data.cells import Cell, identifier, identity_text
+from silo_agent.data.cells import MAX_TEXT, Cell, identifier, identity_text, plain
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataAbsentError, DataError, Fault, Faults, Unfit
 from silo_agent.data.sources import sql
@@ -29,7 +30,9 @@ from silo_agent.data.sources.sql import AwayError, SqlError
 Source = Path | SqlSource
 """A file, a folder of files with the same columns, or a statement."""
 _SUFFIXES = (".csv", ".parquet")
-_DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
+_DECODED = (
+    f"text in UTF-8 of at most {MAX_TEXT} characters, a number, or a time of the years 1 to 9999 in whole microseconds"
+)
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ def _read_database(
     rows: list[int] = []
     for row, values in enumerate(found, 1):
         try:
-            kept.append(sql.cells([values[place] for place in places]))
+            kept.append([plain(values[place]) for place in places])
         except Exception:  # noqa: BLE001  # whatever a value raises leaves out its row
             faults.add(Fault(source.name, row, "", "a value that cannot be decoded", _DECODED))
         else:
@@ -246,8 +249,7 @@ def _read_csv(
     broken = 0
     kept: list[list[Cell]] = []
     rows: list[int] = []
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-        found = split_rows(stream.readlines(), schema.delimiter)
+    found = split_rows(path.read_bytes(), schema.delimiter)
     header = list(schema.columns) or _header(path.name, found)
     needed = _present(header, wanted, optional)
     _require_delimiter(path.name, header, needed, schema.delimiter)
@@ -302,23 +304,18 @@ def _read_parquet(
 
 
 def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:
-    """Return Python values, and the places of values that have no form in Python. Categories are decoded.
+    """Return cells, and the places of values that have no form as one. Categories are decoded.
 
     A value that is neither text, number nor truth value becomes its text.
     """
-    values: list[object]
+    cells: list[Cell] = []
     undecoded = []
-    try:
-        values = column.to_pylist()
-    except Exception:  # noqa: BLE001  # a value without a form in Python: text that is not UTF-8, a date after 9999
-        values = []
-        for i, scalar in enumerate(column):
-            try:
-                values.append(scalar.as_py())
-            except Exception:  # noqa: BLE001  # the same, and whatever else a single value raises
-                values.append(None)
-                undecoded.append(i)
-    cells = [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
+    for place, scalar in enumerate(column):
+        try:
+            cells.append(plain(scalar.as_py()))
+        except Exception:  # noqa: BLE001  # text that is not UTF-8, a date after 9999, and whatever else a value raises
+            cells.append(None)
+            undecoded.append(place)
     return cells, undecoded
 
 

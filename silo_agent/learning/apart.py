@@ -25,6 +25,8 @@ from silo_agent.storage.folders import StudyFolder
 log = structlog.get_logger()
 _STOP_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.1
+_LOG: Final = 2
+"""The agent's standard error, where its log goes. Warnings to the hospital go there: the agent itself hears nothing."""
 
 
 class Apart:
@@ -94,7 +96,7 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
     said = os.open(StudyFolder(Path(job.folder)).personal_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         process = subprocess.Popen(  # noqa: S603  # our own module
-            command, stdin=subprocess.PIPE, stdout=said, stderr=said, bufsize=0, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=_LOG, stderr=said, bufsize=0, start_new_session=True
         )
     finally:
         os.close(said)

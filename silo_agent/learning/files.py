@@ -19,6 +19,8 @@ from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.errors import ShortageError
+from silo_agent.storage.own_files import own_files
 
 Tensors = Mapping[str, NDArray[np.generic]]
 _LENGTH = 8
@@ -71,9 +73,12 @@ def _note(blob: bytes) -> dict[str, str]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a model file. Raises `ModelFileError` if it cannot be read."""
+    """The bytes of a model file. Raises `ModelFileError` if it cannot be read, `ShortageError` if not just now."""
     try:
-        return path.read_bytes()
+        with own_files():
+            return path.read_bytes()
+    except ShortageError:
+        raise
     except OSError as error:
         msg = f"the model file {path.name} cannot be read ({type(error).__name__}); give the path of a model file"
         raise ModelFileError(msg) from None

@@ -20,7 +20,8 @@ from policies.documents.study import Study
 from policies.plan import shapes
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
-from silo_agent.storage.durable import write_whole
+from silo_agent.storage.checked import read_checked, write_checked
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 
 Floats = NDArray[np.float64]
@@ -79,7 +80,7 @@ def carry_over(earlier: SharedModel, before: StudyFolder, study: Study, folder: 
     same = kept == earlier.study.composition.kept
     same = same and ("heads" not in kept or study.data.domains == earlier.study.data.domains)
     if kept and same and newest is not None and not folder.kept_rounds():
-        write_whole(folder.kept(0), before.kept(newest).read_bytes())
+        write_checked(folder.kept(0), before.kept(newest).read_bytes())
 
 
 def load(path: Path) -> SharedModel:
@@ -107,7 +108,7 @@ def keep(change: Change, model: SharedModel, folder: StudyFolder, round_number: 
     if change.heads is not None:
         parts.append(np.clip(model.heads + change.heads, -HEAD_BOUND, HEAD_BOUND).ravel())
     if parts:
-        write_whole(folder.kept(round_number), np.concatenate(parts).astype("<f8").tobytes())
+        write_checked(folder.kept(round_number), np.concatenate(parts).astype("<f8").tobytes())
 
 
 def _newest(rounds: Iterable[int], before: int) -> int | None:
@@ -121,7 +122,10 @@ def _read(model: SharedModel, folder: StudyFolder, number: int) -> SharedModel:
         shapes.encoder_values(study) if recipe.encoder == "kept" else 0,
         model.heads.size if recipe.heads == "kept" else 0,
     ]
-    content = path.read_bytes()
+    try:
+        content = read_checked(path)
+    except LocalFileError as fault:
+        raise ModelFileError(str(fault)) from None
     if len(content) != 8 * sum(sizes):
         msg = f"{path} does not hold the parts that study {study.name} keeps here; restore it from a backup"
         raise ModelFileError(msg)

@@ -7,14 +7,14 @@ the same integers. `contributions` has the code for each tensor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import structlog
 
-from crypto.entropy import Entropy
 from policies.documents.study import Study
 from policies.plan import terms
 from policies.plan.cost import Cohort
@@ -30,11 +30,13 @@ from silo_agent.data.sources.snapshot import Store, read_begun
 from silo_agent.data.split import split
 from silo_agent.data.table import Source, Written
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import Counts
+from silo_agent.learning.contributions.counts import Counts, noised_counts
+from silo_agent.learning.contributions.drawing import Grid
 from silo_agent.learning.contributions.encoder import EncoderUpdates
 from silo_agent.learning.contributions.encoder_steps import EncoderSteps
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.each_record import chunk_rows
 from silo_agent.learning.errors import SumError
@@ -42,7 +44,11 @@ from silo_agent.learning.invariance.plain import require_public
 from silo_agent.learning.made_up import made_up_records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import require_accountable
+from silo_agent.learning.private.draws import NO_DRAW, Draws, digest_of
+from silo_agent.learning.private.release import sum_sd
 from silo_agent.logs import TrainingLog
+from silo_agent.storage.checked import read_checked
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 
 log = structlog.get_logger()
@@ -60,12 +66,12 @@ class Learner:
         folder: Path,
         *,
         identified_by: Sequence[str],
-        entropy: Entropy,
+        draws: Draws,
         device: str,
         written: Written | None = None,
         kept: Store | None = None,
     ) -> None:
-        """`entropy` feeds what leaves the silo.
+        """`draws` feeds what leaves the silo.
 
         `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts; `written` says how
         the hospital writes its file (by default as the study says). `kept` keeps the rows of the first reading for all
@@ -85,14 +91,17 @@ class Learner:
         self._records: tuple[Records, Records] | None = None
         self._room: Levels | None = None
         self._rehearsed = False
-        setting = Setting(study, folder, entropy, self._device, TrainingLog(StudyFolder(folder).training_log))
-        self._heads = Heads(setting)
-        self._contributions: Mapping[Tensor, Contribution] = {
-            Tensor.COUNTS: Counts(setting),
-            Tensor.HEADS: self._heads,
-            Tensor.ENCODER: (EncoderSteps if study.encoder.sealed_steps else EncoderUpdates)(setting),
-            Tensor.METRICS: Metrics(setting),
+        self._draws = draws
+        self._folder = StudyFolder(folder)
+        self._setting = Setting(study, folder, NO_DRAW, self._device, TrainingLog(self._folder.training_log))
+        self._heads = Heads(self._setting)
+        self._kinds: Mapping[Tensor, Callable[[Setting], Contribution]] = {
+            Tensor.COUNTS: Counts,
+            Tensor.HEADS: Heads,
+            Tensor.ENCODER: EncoderSteps if study.encoder.sealed_steps else EncoderUpdates,
+            Tensor.METRICS: Metrics,
         }
+        self._contributions = {tensor: kind(self._setting) for tensor, kind in self._kinds.items()}
 
     @cached_property
     def _planned(self) -> Plan:
@@ -128,6 +137,22 @@ class Learner:
         if image is not None and self._room is None:
             self._room = reserve(image, self.study.privacy.max_patients)
         return self._room
+
+    def require_files(self, *, begun: bool) -> None:
+        """Open what the coming rounds read from the disk. `begun`: whether this silo has finished a round of the study.
+
+        Raises `LocalFileError` with file and fix. Whether it does follows from seals and digests alone. Whatever else
+        fails may follow from a record, or from how many there are, and shows as in `read`.
+        """
+        try:
+            if self._kept is not None:
+                self._kept.require_whole(begun=begun)
+            for path in self._folder.own_parts():
+                read_checked(path)
+        except LocalFileError:
+            raise
+        except Exception as fault:  # noqa: BLE001
+            log.error("the study's files cannot be looked at", fault=type(fault).__name__)  # noqa: TRY400
 
     # --- private half ---------------------------------------------------------------------------------------------
     def read(self) -> None:
@@ -173,7 +198,8 @@ class Learner:
         return self._contributed(release, empty_records(self.study.data), place, model, silos)
 
     def _contributed(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
-        contribution = self._contributions[Tensor(release.tensor)]
+        source = self._draws.source(place, release.tensor, digest_of(cohort, model.digest, silos))
+        contribution = self._kinds[Tensor(release.tensor)](replace(self._setting, entropy=source))
         integers = contribution.contribute(release, cohort, place, model, silos)
         if len(integers) != release.values:
             msg = f"{release.tensor} has {len(integers)} values; the study's plan says {release.values}"
@@ -181,11 +207,30 @@ class Learner:
         return integers
 
     # --- public half ----------------------------------------------------------------------------------------------
-    def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:
-        """Raise `SumError` if `silos` clamped contributions cannot have this sum."""
-        if np.abs(total).max(initial=0) > silos * self._contributions[tensor].limit:
+    def check_sum(
+        self, tensor: Tensor, total: Integers, place: Place, silos: int, *, counted: int = 0, uncounted: int = 0
+    ) -> None:
+        """Raise `SumError` if `silos` honest contributions cannot have this sum, by what was opened before it.
+
+        `counted`: silos in the sum of the counts, 0 for `silos`. `uncounted`: silos of this sum that were not in it.
+        """
+        contribution = self._contributions[tensor]
+        if np.abs(total).max(initial=0) > silos * contribution.limit:
             msg = f"the opened {tensor} is no sum of {silos} contributions: a value exceeds the study's bound"
             raise SumError(msg)
+        patients = self._counted_patients(place, silos, counted or silos, uncounted)
+        contribution.require_possible(self._release(tensor, place), total, place, silos, patients)
+
+    def _counted_patients(self, place: Place, silos: int, counted: int, uncounted: int) -> Patients:
+        """At most so many patients are behind a sum of `silos` silos."""
+        clamp, domains = float(self.study.privacy.max_patients), len(self.study.data.domains)
+        if place.round == 0:
+            return Patients.unknown(domains, silos, clamp)
+        on, privacy = Grid.of(self.study), self.study.privacy
+        release = self._planned.release(0, Tensor.COUNTS)
+        sd = sum_sd(release, mode=privacy.mode, silos=counted, colluders=privacy.colluders, step=on.step)
+        counts = noised_counts(self._folder.path)
+        return Patients.of(counts, sd, counted * on.step, uncounted=uncounted, clamp=clamp)
 
     def open(self, tensor: Tensor, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """The model and results that follow from the opened sum of a tensor."""

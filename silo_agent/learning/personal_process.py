@@ -21,11 +21,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from crypto.entropy import Entropy, SystemEntropy
+from policies.documents.study import Study
 from policies.plan import shapes
 from silo_agent.config import SqlSource
 from silo_agent.data.image_store import reserve
@@ -39,13 +42,17 @@ from silo_agent.learning.choice.choice import Choice
 from silo_agent.learning.choice.choosing import choose
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.evaluation.own_patients import warnings
 from silo_agent.learning.kept import completed
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel, train_round
+from silo_agent.logs import configure
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.rows import SealedRows
+from silo_agent.storage.warned import keep
 
+log = structlog.get_logger()
 LINGER_SECONDS: Final = 10.0
 """How long it waits for the next round before it ends. Starting anew costs more than waiting."""
 LOWEST: Final = 19
@@ -144,6 +151,22 @@ def choose_after(
     replace(choice, personal=hashlib.sha256(files.read(folder.personal)).hexdigest()).save(folder.choice)
 
 
+def warn_after(
+    folder: StudyFolder, round_number: int, cohorts: Callable[[], tuple[Records, Records]], *, device: str = "cpu"
+) -> None:
+    """Hold a round's shared model against this hospital's own patients, and tell its people what is found."""
+    shared = _finished(folder.model(round_number))
+    if shared is None:
+        return
+    found = warnings(shared, *cohorts(), choose_device(device))
+    keep(folder.warnings, round_number, found)
+    for one in found:
+        log.warning(
+            "look at this study's model", study=shared.study.digest[:12], round=round_number, why=one.brief,
+            fix="see the figures with `fedward-silo studies`; check the label's codes and the units",
+        )  # fmt: skip
+
+
 def _is_chosen(path: Path, shared: SharedModel) -> bool:
     """Whether there is a choice beside this very model. One that cannot be read is made anew."""
     try:
@@ -183,24 +206,37 @@ def work_off(job: Job) -> None:
 
 def _work_off(job: Job) -> None:
     folder, entropy = StudyFolder(Path(job.folder)), SystemEntropy()
-
-    @cache
-    def training() -> Records:
-        study = SharedModel.load(folder.model(wanted)).study
-        image = study.data.image
-        room = None if image is None else reserve(image, study.privacy.max_patients)
-        source = job.database or Path(job.data)
-        asked = source, study.data, job.identified_by
-        if job.key is None:
-            records = read_fitting_records(*asked, room=room, written=job.written)
-        else:
-            records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
-        return split(records, job.data_set, job.holdout)[0]
-
     while wanted := _take(folder):
-        train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
-        choose_after(folder, wanted, training, entropy=entropy, device=job.device)
+        # Of one round: a patient may withdraw before the next.
+        cohorts = cache(partial(_cohorts, job, folder, wanted))
+        warn_after(folder, wanted, cohorts, device=job.device)
+        if _finished_study(folder, wanted).personal is not None:
+            training = partial(_first, cohorts)
+            train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
+            choose_after(folder, wanted, training, entropy=entropy, device=job.device)
         folder.personal_taken.unlink(missing_ok=True)
+
+
+def _first(cohorts: Callable[[], tuple[Records, Records]]) -> Records:
+    return cohorts()[0]
+
+
+def _finished_study(folder: StudyFolder, round_number: int) -> Study:
+    return SharedModel.load(folder.model(round_number)).study
+
+
+def _cohorts(job: Job, folder: StudyFolder, wanted: int) -> tuple[Records, Records]:
+    """The records for training and for evaluation as they are now. The model of the round `wanted` has the study."""
+    study = _finished_study(folder, wanted)
+    image = study.data.image
+    room = None if image is None else reserve(image, study.privacy.max_patients)
+    source = job.database or Path(job.data)
+    asked = source, study.data, job.identified_by
+    if job.key is None:
+        records = read_fitting_records(*asked, room=room, written=job.written)
+    else:
+        records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
+    return split(records, job.data_set, job.holdout)
 
 
 def _rows(folder: StudyFolder, key: bytes) -> SealedRows:
@@ -238,6 +274,7 @@ def main(text: str) -> None:
         job = replace(Job.parse(text), key=_told())
     except EOFError:
         return  # without the key, the rows that a patient has left could not be told from the others
+    configure(sys.stdout)  # the agent's own log; what goes wrong here goes to the standard error, `personal.log`
     _step_back(job.device)
     limit_threads(job.threads)
     woken = True

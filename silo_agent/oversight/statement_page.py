@@ -13,7 +13,18 @@ from html import escape
 from typing import Final
 
 from policies.ledger.chain import UNBOUNDED, Entry
-from policies.ledger.events import NOT_COVERED, Cleared, Fault, InForce, Notice, Recovery, kind_of
+from policies.ledger.events import (
+    NOT_COVERED,
+    STOP_NOT_COVERED,
+    Approved,
+    Cleared,
+    Fault,
+    InForce,
+    Notice,
+    Recovery,
+    Stopped,
+    kind_of,
+)
 from policies.ledger.exports import Export
 from policies.ledger.summary import Part, Summary
 
@@ -34,6 +45,8 @@ _KINDS: Final = {
     "recovery": "lost entries were charged again",
     "fault": "a computation failed, and noise was sent in its place",
     "cleared": "a person looked into the faults before",
+    "approval": "a person decided about a study",
+    "stop": "a person stopped a study",
 }
 
 _UNITS: Final = {
@@ -215,6 +228,11 @@ def _others(entries: Sequence[Entry]) -> str:
                 more += f" round {number}, attempt {attempt}"
             case Cleared(responsible):
                 more = f"{escape(responsible)} answers for it"
+            case Approved(study, verdict, certificate):
+                more = f"{escape(verdict)}: study <code>{escape(study)}</code>, by the certificate"
+                more += f" <code>{escape(certificate)}</code>"
+            case Stopped(name, study):
+                more = f"{escape(STOP_NOT_COVERED)}; study {escape(name)} <code>{escape(study)}</code>"
             case Recovery():
                 covers = ", ".join(str(head.sequence) for head in entry.event.covers) or "of unknown number"
                 more = f"up to entry {covers}; {escape(entry.event.responsible)} answers for it"

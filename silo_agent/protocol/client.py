@@ -22,6 +22,7 @@ import structlog
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from protos import codec
+from protos.bounds import sentence
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import (
@@ -84,7 +85,7 @@ class CallRefused(SiloError):  # noqa: N818  # a refusal, by the project's namin
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         self.code = code
-        super().__init__(f"{code.name}: {text}")
+        super().__init__(f"{code.name}: {sentence(text)}")
 
 
 class WentBackRefused(CallRefused):
@@ -231,11 +232,12 @@ class Client:
         """The latest cosignatures of this silo's ledger that the coordinator remembers."""
         request = silo_pb2.LatestCountersignaturesRequest()
 
-        def fetch() -> list[silo_pb2.Countersignature]:
+        def fetch() -> tuple[CosignedCheckpoint, ...]:
             stream = self._calls.LatestCountersignatures(request, timeout=CALL_SECONDS)
-            return list(islice(stream, MAX_COSIGNERS))
+            # Each is read before the next one comes: all of them in the form of the wire could fill the memory.
+            return tuple(one for one in map(_cosignature, islice(stream, MAX_COSIGNERS)) if one is not None)
 
-        return tuple(codec.cosignature_from_wire(wire) for wire in self._patiently(fetch))
+        return self._patiently(fetch)
 
     def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
         """Have the ledger cosigned for a charged attempt; waits up to `WITNESS_SECONDS` for another silo.
@@ -370,10 +372,19 @@ class Client:
 def _tell(error: grpc.RpcError, attempt: int) -> None:
     """Say what is wrong, and do not flood."""
     if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # the third time, the sixth, and every twentieth
-        code, details = error.code(), error.details() or ""
+        code, details = error.code(), sentence(error.details() or "")
         log.warning(
             "coordinator does not answer", code=code.name, why=details, mend=_fix(code, details), attempt=attempt + 1
         )
+
+
+def _cosignature(wire: silo_pb2.Countersignature) -> CosignedCheckpoint | None:
+    """What the coordinator remembers of one signer; None if it is malformed."""
+    try:
+        return codec.cosignature_from_wire(wire)
+    except MessageError as fault:
+        log.warning("a cosignature does not count", why=str(fault))
+        return None
 
 
 def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator[silo_pb2.UploadChunk]:
@@ -435,5 +446,5 @@ class Heartbeat:
                 self._client.heartbeat()
             except grpc.RpcError as error:
                 log.debug("heartbeat failed", code=error.code().name, after=round(time.monotonic() - began, 1))
-            except (CoordinatorLeftError, ValueError) as error:
-                log.debug("heartbeat failed", why=str(error))
+            except Exception as error:  # noqa: BLE001  # one that fails must not be the last
+                log.debug("heartbeat failed", fault=type(error).__name__, why=str(error))

@@ -17,6 +17,7 @@ import structlog
 
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential
+from crypto.pki.identity import Role
 from crypto.pki.shown import shown_certificate
 from silo_agent.protocol.client import Client
 
@@ -47,11 +48,15 @@ class CoordinatorWatch:
     def run(self, stop: threading.Event) -> None:
         """Look at once and then at its pace, until told to stop."""
         while not stop.is_set():
-            try:
-                self.look()
-            except Exception as fault:  # noqa: BLE001  # a fault of one look must not leave the coordinator unwatched
-                log.warning("the coordinator is not watched", fault=type(fault).__name__, why=str(fault))
+            self.try_to_look()
             stop.wait(PACE_SECONDS)
+
+    def try_to_look(self) -> None:
+        """Look, and log if that fails: a fault of one look must not leave the coordinator unwatched."""
+        try:
+            self.look()
+        except Exception as fault:  # noqa: BLE001  # as the docstring says
+            log.warning("the coordinator is not watched", fault=type(fault).__name__, why=str(fault))
 
     def look(self) -> None:
         """Compare the coordinator's certificate with the lists, if either may have changed."""
@@ -76,7 +81,10 @@ class CoordinatorWatch:
     def _fault_of(self, shown: bytes) -> str | None:
         """Say why the certificate does not count; None if it does."""
         try:
-            revoked = self._credential.trust.revoked(shown)
+            trust = self._credential.trust
+            revoked = trust.revoked(shown)
+            if revoked is None:
+                trust.recognise(shown, Role.COORDINATOR)
         except CertificateError as fault:  # TLS libraries know no admissions: a thief of the issuing key has none
             return f"the coordinator's certificate does not count ({fault})"
         if revoked is None:

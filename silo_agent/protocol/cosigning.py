@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from crypto.errors import CryptoError
+from policies.errors import CosignError
 from policies.ledger.cosign import Checkpoint, Cosignature
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import Place
@@ -37,9 +38,10 @@ class Cosigning:
         for signed in self._client.cosigned():
             try:
                 self._gate.keep_cosigned([cosignature(signed)])
-            except CryptoError as fault:
-                # The signer's certificate has expired since. That silo repeats what it knows when it is asked to sign.
-                log.warning("a cosignature does not count any more", why=str(fault))
+            except (CryptoError, CosignError) as fault:
+                # The signer's certificate has expired since, or the coordinator's database is damaged. That silo
+                # repeats what it knows when it is asked to sign.
+                log.warning("a cosignature does not count", why=str(fault))
 
     def ask(self, place: Place) -> Iterable[Cosignature]:
         """Ask once, for an attempt that was charged. Returns the cosignatures that came; they may not be enough yet.
@@ -56,13 +58,22 @@ class Cosigning:
         if found.peer is None:
             # A peer that knows another history of this ledger does not sign; what it holds says so.
             self.remember()
-        return [cosignature(item) for item in (found.coordinator, found.peer) if item is not None]
+        return [item for item in map(_usable, (found.coordinator, found.peer)) if item is not None]
 
     def _signed(self) -> SignedCheckpoint:
         fresh = self._gate.checkpoint()
         if self._sent is None or replace(fresh, at=self._sent[0].at) != self._sent[0]:
             self._sent = (fresh, self._client.signed(fresh.message))
         return self._sent[1]
+
+
+def _usable(given: CosignedCheckpoint | None) -> Cosignature | None:
+    """The cosignature, or None if there is none or it holds no checkpoint. The gate checks its signature."""
+    try:
+        return None if given is None else cosignature(given)
+    except CosignError as fault:
+        log.warning("a cosignature does not count", why=str(fault))
+        return None
 
 
 def cosignature(given: CosignedCheckpoint) -> Cosignature:

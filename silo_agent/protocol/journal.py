@@ -20,7 +20,8 @@ from silo_agent.core.turns import Turn
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import ShortageError, StateError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 
@@ -44,7 +45,7 @@ class _Row:
     model: str
     """Digest of the model. The model's file is named after it."""
     total: str
-    """SHA-256 of the opened sum. The sum's file is named after it. Empty if there is no sum."""
+    """Keyed digest of the opened sum. The sum's file is named after it. Empty if there is no sum."""
 
 
 class Journal:
@@ -56,9 +57,7 @@ class Journal:
     def keep(self, study: str, standing: Standing) -> None:
         """Store a standing durably, in place of the one before."""
         total = b"" if standing.total is None else standing.total.astype("<i8").tobytes()
-        row = _Row(
-            standing.turn, standing.digest, standing.model.digest, hashlib.sha256(total).hexdigest() if total else ""
-        )
+        row = _Row(standing.turn, standing.digest, standing.model.digest, self._digest(total) if total else "")
         model_path, total_path = self._paths(study, row)
         if not model_path.exists():
             write_whole(model_path, standing.model.to_bytes())
@@ -78,20 +77,31 @@ class Journal:
             row = record.load(_Row, text)
             model_path, total_path = self._paths(study, row)
             model = SharedModel.load(model_path)
-            total = total_path.read_bytes() if row.total else b""
+            with own_files():
+                total = total_path.read_bytes() if row.total else b""
+        except ShortageError:
+            raise
         except (DaciteError, ValueError, ModelFileError, OSError) as error:
             msg = f"{self._state.study_folder(study)}: the stored state of the study cannot be read ({error}); {_FIX}"
             raise StateError(msg) from None
-        if model.digest != row.model or (total and hashlib.sha256(total).hexdigest() != row.total):
+        earlier = row.total == hashlib.sha256(total).hexdigest()
+        if model.digest != row.model or (total and not earlier and self._digest(total) != row.total):
             msg = f"{self._state.study_folder(study)}: the stored state of the study was changed; {_FIX}"
             raise StateError(msg)
-        return Standing(row.turn, model, row.digest, np.frombuffer(total, "<i8").astype(np.int64) if total else None)
+        summed = np.frombuffer(total, "<i8").astype(np.int64) if total else None
+        standing = Standing(row.turn, model, row.digest, summed)
+        if earlier:  # an earlier version kept the plain digest
+            self.keep(study, standing)
+        return standing
 
     def forget(self, study: str) -> None:
         """Remove the standing of a study that is over."""
         self._state.forget_attempt(study)
         for path in self._files(study):
             path.unlink()
+
+    def _digest(self, total: bytes) -> str:
+        return self._state.digests.keyed("total", hashlib.sha256(total).hexdigest())
 
     def _paths(self, study: str, row: _Row) -> tuple[Path, Path]:
         files = self._state.files.study(study)

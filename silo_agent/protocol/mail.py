@@ -17,6 +17,7 @@ from protos.messages import SUM, Note, Part, Place, Tensor, UploadHeader, Work
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 
@@ -34,7 +35,8 @@ class Mail:
         self, silo: str, place: Place, kind: str, path: Path, *, tensor: Tensor | None = None, values: int = 0
     ) -> None:
         """Sign and upload a file: a note, or a sealed tensor of `values` values."""
-        chunks = ChunkList.of(path)
+        with own_files():
+            chunks = ChunkList.of(path)
         self._client.upload(UploadHeader(place, kind, tensor, silo, values, chunks.size, chunks.digest), path, chunks)
         self._metrics.sent.labels(kind).inc(chunks.size)
 
@@ -64,7 +66,8 @@ class Mail:
         if absent:
             msg = f"the coordinator never offered the shares of {', '.join(absent)}; begin a new attempt"
             raise OutOfTurnError(msg)
-        return {silo: path.read_bytes() for silo, path in paths.items()}
+        with own_files():
+            return {silo: path.read_bytes() for silo, path in paths.items()}
 
     @contextmanager
     def sum(self, work: Work, place: Place, tensor: Tensor) -> Iterator[tuple[BinaryIO, str]]:
@@ -78,11 +81,13 @@ class Mail:
             raise OutOfTurnError(msg)
         path = self._state.received_path(place, f"sum-{tensor}", "all")
         self._download(place, part, tensor, path)
+        with own_files():
+            file = path.open("rb")
         try:
-            with path.open("rb") as file:
+            with file:
                 yield file, part.sha256
         finally:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     @contextmanager
     def upload(self, place: Place, tensor: Tensor, part: Part) -> Iterator[BinaryIO]:
@@ -98,13 +103,15 @@ class Mail:
     def _fetch(self, place: Place, part: Part, tensor: Tensor | None) -> bytes:
         path = self._state.received_path(place, f"{part.kind}-fetched", part.silo)
         self._download(place, part, tensor, path)
-        content = path.read_bytes()
-        path.unlink()
+        with own_files():
+            content = path.read_bytes()
+            path.unlink()
         return content
 
     def _download(self, place: Place, part: Part, tensor: Tensor | None, path: Path) -> None:
         # The file gets its own name only when it is complete.
         fresh = path.with_name(path.name + ".part")
-        self._client.download(place, tensor, part, fresh)
-        fresh.replace(path)
+        with own_files():
+            self._client.download(place, tensor, part, fresh)
+            fresh.replace(path)
         self._metrics.received.labels(part.kind).inc(part.size)

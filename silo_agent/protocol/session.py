@@ -29,6 +29,7 @@ from silo_agent.protocol.key_store import KeyStore, Stored
 from silo_agent.protocol.membership import Membership
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder, StudyFolder
+from silo_agent.storage.own_files import own_files
 
 log = structlog.get_logger()
 _SESSION_BYTES = 16
@@ -80,7 +81,9 @@ class Session:
 
         if path.exists():
             try:
-                stored = record.load(Stored, vault.open(path.read_bytes()).decode())
+                with own_files():
+                    sealed = path.read_bytes()
+                stored = record.load(Stored, vault.open(sealed).decode())
                 ephemeral = EphemeralKey.restore(credential, study, stored.ephemeral)
                 return cls(study, credential, entropy, keep, ephemeral=ephemeral, stored=stored)
             except (SealError, DaciteError, ValueError) as fault:

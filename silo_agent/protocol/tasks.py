@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from policies.plan.note_sizes import note_limit
 from protos.messages import COMPLAINED, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
+from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.errors import ModelFileError, SolutionError, SumError
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.model import SharedModel
@@ -38,7 +40,10 @@ from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.recounting import recount, statement
+from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.errors import LocalFileError, ShortageError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Refusal
 from silo_agent.storage.state import State
 
@@ -94,6 +99,7 @@ class Tasks:
         The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
         """
         _require_sizes(attempt)
+        self._state.anchored.require(attempt.place)
         self._performs[attempt.work.task](attempt)
 
     def report(self, attempt: Attempt) -> None:
@@ -143,15 +149,13 @@ class Tasks:
 
     def _share(self, attempt: Attempt) -> None:
         running = attempt.running
-        counts = tuple(
-            float(count) for count in json.loads(self._state.files.study(attempt.place.study).counts.read_bytes())
-        )
+        counts = tuple(float(count) for count in noised_counts(self._state.study_folder(attempt.place.study)))
         self._seal_note(attempt, Note.MODEL, pack(Current(running.model, running.digest, counts)))
 
     def _catch_up(self, attempt: Attempt) -> None:
         plain, place, running = self._open_note(attempt, Note.MODEL), attempt.place, attempt.running
         current = unpack(attempt.study, place.round - 1, plain, attempt.running.begun)
-        write_whole(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
+        write_checked(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
         self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
         running.model, running.digest = current.model, current.digest
 
@@ -185,7 +189,6 @@ class Tasks:
         self._state.promises.require(place, tensor, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
-        running.learner.read()
         silos = len(attempt.participants)
         self._gate.contribute(
             attempt.order(tensor),
@@ -243,9 +246,11 @@ class Tasks:
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos = running.learner, len(attempt.survivors)
+        counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
+        uncounted = len(set(attempt.survivors) - counted)
         try:
             total = self._open_sum(attempt)
-            learner.check_sum(tensor, total, silos)
+            learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
         except _REFUSALS as refusal:
             self._refuse(attempt, refusal)
             raise
@@ -262,7 +267,7 @@ class Tasks:
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
-            self._state.promises.open(label.digest, sha256)
+            self._state.promises.open(place, label.digest, sha256)
             unmasking = attempt.membership.unmasking(
                 notes,
                 bundles,
@@ -343,15 +348,33 @@ class Tasks:
         if solved and attempt.tensor == attempt.tensors[-1] and place.round <= attempt.study.rounds:
             self.keep_candidate(place.study, place.round, running.model, running.digest)
 
-    def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
-        """The model of a finished round with its keyed digest; None if the files are missing or were changed."""
-        files = self._state.files.study(study)
+    def held(self, study: Study, round_number: int) -> tuple[SharedModel, str] | None:
+        """The model of a finished round with its keyed digest.
+
+        None if its files, or the domains' sizes, are missing or were changed.
+        """
+        files = self._state.files.study(study.digest)
         try:
-            digest, content = files.model_digests(round_number).read_text().split()
+            self.require_counts(study)
+            with own_files():
+                digest, content = files.model_digests(round_number).read_text().split()
             model = SharedModel.load(files.model(round_number))
-        except (OSError, ValueError, ModelFileError):
+        except ShortageError:
+            raise
+        except (OSError, ValueError, ModelFileError, LocalFileError):
             return None
         return (model, digest) if model.digest == content else None
+
+    def require_counts(self, study: Study) -> None:
+        """Raise `LocalFileError` if the domains' noised sizes are missing or were changed."""
+        path = self._state.files.study(study.digest).counts
+        try:
+            counts = noised_counts(self._state.study_folder(study.digest))
+        except (ValueError, TypeError):
+            counts = np.zeros(0)
+        if counts.shape != (len(study.data.domains),) or not np.isfinite(counts).all():
+            msg = f"{path} is damaged; the next round takes a peer's, or restore it from a backup of the state folder"
+            raise LocalFileError(msg)
 
     # --- notes ----------------------------------------------------------------------------------------------------
     def _keep_note(self, attempt: Attempt, note: Note, content: bytes) -> None:
@@ -387,7 +410,8 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._state.files.study(place.study).publication.read_bytes()
+            with own_files():
+                publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)

@@ -18,15 +18,13 @@ from typing import Final
 import structlog
 from dacite import DaciteError
 
-from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, require_data_set
 from crypto.pki.identity import Role
-from policies.errors import CosignError, LedgerRolledBackError, PolicyError
+from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint, advance
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
-from protos.messages import MessageError
-from silo_agent.protocol.client import CallRefused, Client, Stopped
+from silo_agent.protocol.client import Client, Stopped
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
 
@@ -92,6 +90,7 @@ class Witnessing:
 
     def _run(self) -> None:
         given: CosignedCheckpoint | None = None
+        said = ""
         while not self._stop.is_set():
             try:
                 stated = self._client.witness(given)
@@ -100,9 +99,11 @@ class Witnessing:
                     given = self._witness.cosign(stated)
             except Stopped:
                 return
-            except (CallRefused, CryptoError, PolicyError, MessageError, OSError) as fault:
+            except Exception as fault:  # noqa: BLE001  # whatever was handed out, the next one is cosigned
                 # If this silo does not answer, the coordinator asks others. This silo's own work goes on.
-                log.warning("nothing cosigned", why=str(fault), fault=type(fault).__name__)
+                if str(fault) != said:
+                    said = str(fault)
+                    log.warning("nothing cosigned", why=said, fault=type(fault).__name__)
                 given = None
                 self._stop.wait(PAUSE_SECONDS)
 

@@ -3,4 +3,4 @@
 Every write is complete or absent. The room does not know what the bytes mean.
 """
 
-__all__ = ["approvals", "backup", "durable", "errors", "folders", "retention", "rows", "state", "waiting"]
+__all__ = ["approvals", "backup", "durable", "errors", "folders", "offered", "retention", "rows", "state"]

@@ -1,81 +1,296 @@
 """Which of the hospital's data a study may use, as people approved it while the agent runs.
 
-The policy may also have a rule for it (`approved_data`), which an approval overrides.
+Guarantees: an approval names one study by its whole digest, and only a study whose text is kept here can be approved
+(`offered`, `state`), so nobody approves what does not exist yet. `agent.yaml` names data and no study: a study whose
+name is that of data gets nothing by it. An approval and its withdrawal are on the disk before the command returns; the
+agent reads them at each offer and before each charge. Whoever takes an approval back stops a study that the policy's
+rule (`approved_data`) would give data, too. A list that is gone is never taken for an empty one.
 
-Guarantees: an approval is on the disk before the command returns, and the agent reads it when it is asked about a
-study. It names a study by its name or by its digest, and data by their name in agent.yaml.
+Version 0.6 approved by names and beginnings of digests, and by entries of `agent.yaml`. `upgrade` binds them to the
+studies that have begun under them. The others are kept as `unbound`, for people to read, and give nothing.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from policies.canonical import lower_hex
 from policies.documents.policy import Policy
 from policies.documents.study import Study
-from policies.durable import write_whole
+from policies.durable import give_to_owner, write_whole
+from policies.refusals import Reason, Refused
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
-_SHORTEST = 12
-"""Digits of a digest that name a study, as in logs and metrics."""
-_DIGEST = re.compile(rf"[0-9a-f]{{{_SHORTEST},}}")
+if TYPE_CHECKING:
+    from silo_agent.storage.state import State
+
+_VERSION: Final = 2
+_SHORTEST: Final = 12
+"""Digits of a digest in a message; in version 0.6 so many named a study."""
+_DIGEST: Final = re.compile(rf"[0-9a-f]{{{_SHORTEST},}}")
+NOT_APPROVED: Final = "this silo's hospital has not approved the study, or has taken its approval back"
+"""All that anybody outside hears of it."""
 
 
-def approve(folder: StateFolder, study: str, data: str) -> None:
-    """Let the study use the data of that name, from its next offer on. Replaces an earlier approval of the study."""
-    found = {**_read(folder), study: data}
-    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(folder.approvals, json.dumps(found, sort_keys=True, indent=1).encode())
+@dataclass(frozen=True)
+class Approval:
+    """What a person has decided about one study."""
+
+    study: str
+    """The study's name, for people."""
+    data: str | None
+    """The name of the data that it may use; None if the approval was taken back."""
+    at: str
+    """When, in ISO 8601, UTC."""
 
 
-def approved(folder: StateFolder, name: str, digest: str) -> str | None:
-    """Return the name of the data that the study may use; None if nobody approved any. Raises `StateError`."""
-    found = _read(folder)
-    by_digest = next((data for key, data in found.items() if len(key) >= _SHORTEST and digest.startswith(key)), None)
-    # What was approved by its digest is one study, and no other gets its data by a name that looks like that digest.
-    return by_digest or (None if _DIGEST.fullmatch(name) else found.get(name))
+@dataclass(frozen=True)
+class Approvals:
+    """The whole list."""
+
+    bound: Mapping[str, Approval] = field(default_factory=dict)
+    """By the study's digest."""
+    unbound: Mapping[str, str] = field(default_factory=dict)
+    """What version 0.6 approved by a name or the beginning of a digest: data by that word. It gives nothing."""
+    old: bool = False
+    """Whether the list was written by version 0.6, or there is none yet."""
+
+    @property
+    def approved(self) -> frozenset[str]:
+        """Digests of the studies that may use data."""
+        return frozenset(digest for digest, one in self.bound.items() if one.data is not None)
+
+
+def approvals(folder: StateFolder) -> Approvals:
+    """Read the list. Raises `StateError` if it cannot be read, or if it is gone."""
+    path = folder.approvals
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        if folder.offers():
+            msg = (
+                f"{path} is gone, so nobody knows which studies the hospital has approved; put it back from the newest"
+                " backup, or begin a new list, in which nothing is approved: fedward-silo study withdraw-approval --all"
+            )
+            raise StateError(msg) from None
+        return Approvals(old=True)
+    except (ValueError, RecursionError):
+        found = None
+    try:
+        return _parsed(found)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        msg = (
+            f"{path} cannot be read, so nobody knows which studies the hospital has approved; put it back from the"
+            " newest backup, or begin a new list, in which nothing is approved: fedward-silo study withdraw-approval"
+            " --all"
+        )
+        raise StateError(msg) from None
+
+
+def approve(folder: StateFolder, study: Study, data: str, now: datetime) -> None:
+    """Let one study use the data of that name, from its next offer on. Raises `StateError`, OSError.
+
+    The caller has taken the study from a text that this silo keeps.
+    """
+    with _alone(folder):
+        found = approvals(folder)
+        unbound = {word: data for word, data in found.unbound.items() if not _meant(word, study.name, study.digest)}
+        _write(
+            folder, replace(found, bound={**found.bound, study.digest: _now(study.name, data, now)}, unbound=unbound)
+        )
+
+
+def withdraw(folder: StateFolder, studies: Mapping[str, str], now: datetime, unbound: Iterable[str] = ()) -> None:
+    """Take the approvals of studies back, by digest with their names, and those `unbound` words of version 0.6.
+
+    The studies are charged nothing more, whatever the policy's rule says. Raises `StateError`, OSError.
+    """
+    with _alone(folder):
+        found = approvals(folder)
+        back = {digest: _now(name, None, now) for digest, name in studies.items()}
+        left = {word: data for word, data in found.unbound.items() if word not in set(unbound)}
+        _write(folder, replace(found, bound={**found.bound, **back}, unbound=left))
+
+
+def begin_anew(folder: StateFolder, studies: Mapping[str, str], now: datetime) -> None:
+    """Replace the list, also one that cannot be read, by one in which nothing is approved. Raises OSError.
+
+    `studies`: those that may be running, by digest with their names.
+    """
+    with _alone(folder):
+        _write(folder, Approvals({digest: _now(name, None, now) for digest, name in studies.items()}))
+
+
+def upgrade(folder: StateFolder, studies: Mapping[str, str], named: Iterable[str], now: datetime) -> Approvals:
+    """Bind what version 0.6 approved to the studies that have begun under it, and return the list. Idempotent.
+
+    Args:
+        folder: the agent's.
+        studies: those that have begun here, by digest with their names.
+        named: the names of data in agent.yaml. In version 0.6 such a name approved the study of that name.
+        now: aware.
+
+    Raises `StateError` if the list cannot be read, OSError.
+    """
+    with _alone(folder):
+        found = approvals(folder)
+        if not found.old:
+            return found
+        names = set(named)
+        bound = {digest: replace(one, study=studies.get(digest, "")) for digest, one in found.bound.items()}
+        for digest, name in studies.items():
+            words = sorted((word for word in found.unbound if _meant(word, name, digest)), key=len)
+            data = name if name in names else next((found.unbound[word] for word in reversed(words)), None)
+            if digest not in bound and data is not None:
+                bound[digest] = _now(name, data, now)
+        used = {word for word in found.unbound for digest in bound if _meant(word, studies.get(digest, ""), digest)}
+        left = {word: data for word, data in found.unbound.items() if word not in used}
+        made = Approvals(bound, left)
+        _write(folder, made)
+        folder.waiting.unlink(missing_ok=True)
+        return made
+
+
+def begun(state: State) -> dict[str, str]:
+    """The studies that have begun here, by digest with their names; a name that cannot be read is empty."""
+    return {digest: _name_in(state.canonical(digest)) for digest, *_ in state.studies()}
+
+
+def _name_in(canonical: bytes | None) -> str:
+    try:
+        return "" if canonical is None else str(json.loads(canonical)["name"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
+def upgrade_of(config: AgentConfig, state: State, now: datetime) -> Approvals:
+    """`upgrade` for this agent."""
+    return upgrade(state.files, begun(state), (*config.data, *config.databases), now)
 
 
 def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSource | None:
-    """Where a study's records are: by its name in agent.yaml, else by an approval, else by the policy's rule.
+    """Where a study's records are: by an approval, else by the policy's rule. None if neither says so.
 
     Raises `StateError`, also if the rule gives a study several data.
     """
-    own = config.source(study.name)
-    if own is not None:
-        return own
-    name = approved(StateFolder(config.state), study.name, study.digest)
-    if name is not None:
-        return config.source(name)
+    decided = approvals(StateFolder(config.state)).bound.get(study.digest)
+    if decided is not None:
+        return None if decided.data is None else config.source(decided.data)
     by_rule = policy.data_for(study.name)
     if len(by_rule) > 1:
         msg = (
             f"approved_data of the policy gives the study {study.name!r} several data ({', '.join(by_rule)}); say"
-            f" which: fedward-silo study approve {study.name} --data NAME"
+            f" which: fedward-silo study approve {study.digest[:_SHORTEST]} --data NAME"
         )
         raise StateError(msg)
     return config.source(by_rule[0]) if by_rule else None
 
 
-def no_data(config: str, study: str, named: str) -> str:
-    """What to say if nothing names a study's records; `named` lists the data that are named."""
+def require_approved(config: AgentConfig, study: Study, policy: Policy) -> None:
+    """Raise `Refused` if nobody lets the study use data now, or if the list of approvals cannot be read."""
+    try:
+        source = source_of(config, study, policy)
+    except StateError:
+        source = None
+    if source is None:
+        raise Refused(Reason.NOT_APPROVED, NOT_APPROVED)
+
+
+def own(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSource | None:
+    """The data at which a person of the hospital looks for a study, who needs no approval: nothing is charged or sent.
+
+    These are the data that the study may use, else those of the study's own name, else the only ones that agent.yaml
+    names; None if none of that says which. Raises `StateError` as `source_of` does.
+    """
+    names = (*config.data, *config.databases)
+    found = source_of(config, study, policy) or config.source(study.name)
+    return config.source(names[0]) if found is None and len(names) == 1 else found
+
+
+def looked_at(config: AgentConfig, study: Study, policy: Policy, data: str | None = None) -> Path | SqlSource:
+    """The data of that name, else the `own`. Raises `StateError` if nothing says which."""
+    found = own(config, study, policy) if data is None else config.source(data)
+    if found is None:
+        which = f"nothing says which data the study {study.name!r} is for (agent.yaml names: {config.named})"
+        raise StateError(f"{which}; say so with --data NAME" if data is None else unknown(data, config))
+    return found
+
+
+def unknown(data: str, config: AgentConfig) -> str:
+    """What to say of data that agent.yaml does not name."""
+    return f"agent.yaml names no data {data!r} under data or databases; it names: {config.named}"
+
+
+def no_data(study: Study, config: AgentConfig) -> str:
+    """What to say if nobody lets a study use data."""
+    digest = study.digest[:_SHORTEST]
+    own = config.source(study.name) is not None
+    said = f"; data of the study's name give it none, because agent.yaml names data and no study ({study.name})"
     return (
-        f"{config} names no data for the study {study!r}; add it under data or databases and start the agent anew, or"
-        f" let it use data that are named there ({named}): fedward-silo study approve {study} --data NAME"
+        f"the study {study.name!r} {digest} is not approved{said if own else ''}. Read it: fedward-silo study show"
+        f" {digest}, then let it use data that agent.yaml names ({config.named}): fedward-silo study approve {digest}"
+        " --data NAME"
     )
 
 
-def _read(folder: StateFolder) -> dict[str, str]:
-    try:
-        found = json.loads(folder.approvals.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        msg = f"{folder.approvals.name} in the state folder cannot be read; delete it, and approve the studies again"
-        raise StateError(msg)
+def _meant(word: str, name: str, digest: str) -> bool:
+    """Whether version 0.6 took this word for the study: its name, unless it looks like a digest, or its digest."""
+    return digest.startswith(word) if _DIGEST.fullmatch(word) else word == name
+
+
+def _now(study: str, data: str | None, now: datetime) -> Approval:
+    return Approval(study, data, now.astimezone(UTC).isoformat(timespec="seconds"))
+
+
+def _parsed(found: Any) -> Approvals:
+    """Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` if this is no list."""
+    if not isinstance(found.get("version"), int):
+        old = {str(word): _text(data) for word, data in found.items()}
+        bound = {word: Approval("", data, "") for word, data in old.items() if lower_hex(word, 64)}
+        return Approvals(bound, {word: data for word, data in old.items() if word not in bound}, old=True)
+    if found["version"] != _VERSION:
+        raise ValueError
+    bound = {}
+    for digest, one in found["approvals"].items():
+        if not lower_hex(digest, 64):
+            raise ValueError
+        data = None if one["data"] is None else _text(one["data"])
+        bound[digest] = Approval(_text(one["study"]), data, _text(one["at"]))
+    return Approvals(bound, {str(word): _text(data) for word, data in found["unbound"].items()})
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise TypeError
     return found
+
+
+def _write(folder: StateFolder, made: Approvals) -> None:
+    content = {
+        "version": _VERSION,
+        "approvals": {digest: asdict(one) for digest, one in made.bound.items()},
+        "unbound": dict(made.unbound),
+    }
+    write_whole(folder.approvals, json.dumps(content, sort_keys=True, indent=1).encode())
+
+
+@contextmanager
+def _alone(folder: StateFolder) -> Iterator[None]:
+    """Wait until no other process changes the list, and keep others from it."""
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    held = os.open(folder.approving, os.O_WRONLY | os.O_CREAT, 0o600)
+    with os.fdopen(held, "wb"):
+        give_to_owner(held, folder.path)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

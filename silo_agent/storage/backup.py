@@ -1,12 +1,12 @@
 """A backup of the agent's folder, and its way back.
 
 Guarantees: a backup holds the ledger, the shared and personal models, results, and the record of what was used up. It
-holds no key, no rows and no noised integers of a silo alone, and nothing sealed under a key but the list of who has
-withdrawn. The agent may run while it is made. A restore never puts an older ledger in the place of a newer one, loses
-no entry that others are known to have cosigned, and brings back nobody who has withdrawn, by the backup or by the
-folder that is there. It ends every study that was not over: what the silo has drawn or signed in it since the backup
-is unknown, and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A restore that fails
-or is cut off leaves the folder that was there, or none; the agent does not start without a ledger.
+holds no key, no rows, no noised integers of a silo alone and no digest of them, and nothing sealed under a key but the
+list of who has withdrawn. The agent may run while it is made. A restore never puts an older ledger in the place of a
+newer one, loses no entry that others are known to have cosigned, and brings back nobody who has withdrawn, by the
+backup or by the folder that is there. It ends every study that was not over: what the silo has drawn or signed in it
+since the backup is unknown, and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A
+restore that fails or is cut off leaves the folder that was there, or none; the agent does not start without a ledger.
 
 Left to others: who may read the file (it holds models as private as the records), and the charge for entries that the
 backup does not have (`fedward-silo ledger recover`).
@@ -42,7 +42,7 @@ from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import alone, join
-from silo_agent.storage.state import State
+from silo_agent.storage.state import State, blank
 
 _FORMAT: Final = 1
 _MANIFEST: Final = "manifest.json"
@@ -97,6 +97,8 @@ def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
         for database in (source.database, source.ledger):
             if database == source.ledger or database.exists():
                 copies[database.name] = _copy_database(database, Path(scratch) / database.name)
+        if source.database.name in copies:
+            _blanked(copies[source.database.name])
         genesis, entries = read_history(copies[source.ledger.name])
         files = {name: state / name for name in _names(state)} | copies
         hashes: dict[str, str] = {}
@@ -207,6 +209,7 @@ def _keep_withdrawals(fresh: StateFolder, there: StateFolder, key: Callable[[], 
 def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     if not StateFolder(fresh).database.exists():
         return ()
+    _blanked(StateFolder(fresh).database)  # a backup of an earlier version may hold plain digests
     state = State(fresh)
     try:
         running = [digest for digest, _, why in state.studies() if not why]
@@ -302,6 +305,14 @@ def _copy_database(source: Path, to: Path) -> Path:
                 )
             raise BackupError(msg) from None
     return to
+
+
+def _blanked(copy: Path) -> None:
+    try:
+        blank(copy)
+    except sqlite3.Error as error:
+        msg = f"{copy.name}: it is damaged ({error}); put back another backup, or take this one again"
+        raise BackupError(msg) from None
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:

@@ -10,16 +10,28 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policies import durable
-from policies.durable import sync_folder, write_whole
 from protos.chunks import ChunkHasher
+from silo_agent.storage.own_files import own_files
 
 __all__ = ["sync_folder", "write_pieces", "write_whole"]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """`policies.durable.write_whole`. Raises `ShortageError` if this machine cannot do it now, else OSError."""
+    with own_files():
+        durable.write_whole(path, content)
+
+
+def sync_folder(folder: Path) -> None:
+    """`policies.durable.sync_folder`. Raises `ShortageError` if this machine cannot do it now, else OSError."""
+    with own_files():
+        durable.sync_folder(folder)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
     """`write_whole` for content that comes in pieces. Returns its digest in the form of `protos.chunks`.
 
-    Raises OSError. If a piece raises, nothing is left behind.
+    Raises as `write_whole` does. If a piece raises, nothing is left behind.
     """
     hasher = ChunkHasher()
 
@@ -28,5 +40,6 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
             hasher.update(piece)
             yield piece
 
-    durable.write_pieces(path, hashed())
+    with own_files():
+        durable.write_pieces(path, hashed())
     return hasher.digest

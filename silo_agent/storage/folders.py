@@ -3,8 +3,12 @@
     state.sqlite3                          releases, used labels, survivor lists, standings (`state`)
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
+    known-keys.jsonl                       which keys other parties have (`crypto.pki.known_keys`)
+    secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
+    approvals.json                         which data a study may use (`approvals`); beside it a lock
+    offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
     models/DIGEST.safetensors              models that were handed over by the silos of another study
@@ -15,7 +19,7 @@
 
 This module reads, makes and removes nothing. It also says which files stay when a study's days are up
 (`StudyFolder.stays`) and which a backup holds (`StateFolder.backed_up`). A file that is being written has `.new` after
-its name (`durable`); a file that is being fetched has `.part`.
+its name (`durable`); a file that is being fetched has `.part`; `.sha256` names the digests of a file (`checked`).
 """
 
 from __future__ import annotations
@@ -37,12 +41,12 @@ _TRAINING_LOG: Final = "training.jsonl"
 _MODEL: Final = re.compile(r"model-([0-9]+)\.(?:safetensors|digest)")
 _KEPT: Final = re.compile(r"kept-([0-9]+)\.f64")
 _STAYS: Final = re.compile(
-    f"{_MODEL.pattern}|"
+    f"{_MODEL.pattern}|{re.escape(_COUNTS)}\\.sha256|"
     + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
 )
 
 _NEVER_BACKED_UP: Final = re.compile(
-    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"outbox/.*|inbox/.*|(session|secret)\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
     r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
 )
 """Keys, what only a running study needs, and what is being written."""
@@ -82,6 +86,14 @@ class StudyFolder:
         """How much each environment counts after a round's training on public data (`learning.invariance`)."""
         return self.path / f"environments-{round_number}.f64"
 
+    def own_parts(self) -> list[Path]:
+        """The parts of the model that only this silo has and later rounds read (`checked`), those that are gone too."""
+        return sorted(
+            digests.with_suffix("")
+            for kind in ("kept", "prior", "environments")
+            for digests in self.path.glob(f"{kind}-*.sha256")
+        )
+
     def together(self, place: Place) -> Path:
         """The encoder's change of an attempt in which it was trained together with the heads, until it is summed."""
         return self.path / f"together-{place.round}-{place.attempt}.f64"
@@ -95,6 +107,11 @@ class StudyFolder:
     def choice(self) -> Path:
         """Which model this hospital predicts with, and why. As private as the personal model."""
         return self.path / "choice.safetensors"
+
+    @property
+    def warnings(self) -> Path:
+        """What this hospital's people should know of the newest shared model. As private as the personal model."""
+        return self.path / "warnings.json"
 
     @property
     def personal_wanted(self) -> Path:
@@ -208,6 +225,16 @@ class StateFolder:
         return self.path / "session.sealed"
 
     @property
+    def known_keys(self) -> Path:
+        """Which keys other parties have."""
+        return self.path / "known-keys.jsonl"
+
+    @property
+    def secret(self) -> Path:
+        """What the folder's digests and draws are keyed with, sealed."""
+        return self.path / "secret.sealed"
+
+    @property
     def withdrawn(self) -> Path:
         """Everybody who has withdrawn, sealed."""
         return self.path / "withdrawn.sealed"
@@ -219,13 +246,26 @@ class StateFolder:
 
     @property
     def approvals(self) -> Path:
-        """Which data a study may use."""
+        """Which data a study may use, as people approved it."""
         return self.path / "approvals.json"
 
     @property
+    def approving(self) -> Path:
+        """Held by whoever approves a study or takes an approval back."""
+        return self.path / "approvals.lock"
+
+    @property
     def waiting(self) -> Path:
-        """Studies that asked and found no data."""
+        """What version 0.6 noted of studies that found no data."""
         return self.path / "waiting.json"
+
+    def offer(self, digest: str) -> Path:
+        """The text of a study that was offered and has not begun."""
+        return self.path / "offered" / f"{digest}.json"
+
+    def offers(self) -> list[Path]:
+        """All of them."""
+        return sorted((self.path / "offered").glob("*.json"))
 
     def policy(self, digest: str) -> Path:
         """A policy that was in force."""
@@ -266,6 +306,10 @@ class StateFolder:
     def sealed(self, study: str, label: str) -> Path:
         """The bytes that were sealed under a label."""
         return self.outbox(study) / f"{label}.sealed"
+
+    def all_sealed(self) -> Iterator[Path]:
+        """All bytes that were sealed and are still there. Each file is named after its label."""
+        return (self.path / "outbox").glob("*/*.sealed")
 
     def note(self, place: Place, kind: str) -> Path:
         """This silo's note of an attempt."""

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from dataclasses import astuple, dataclass, replace
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select, update
 
 from protos.messages import Place, Tensor
+from silo_agent.storage.anchored import Anchored
+from silo_agent.storage.digests import Digests
 from silo_agent.storage.errors import SumError, SurvivorsError
 
 _metadata = MetaData()
@@ -96,8 +98,10 @@ class _Bound:
 class Promises:
     """The promises that lie in the agent's database. Every method is one transaction."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, digests: Digests | None = None, anchored: Anchored | None = None) -> None:
+        """Without `digests` no sum can be opened. `anchored`: None for a count of their own."""
+        self._engine, self._digests = engine, digests
+        self._anchored = anchored or Anchored(engine)
         _metadata.create_all(engine)
 
     def binding(self, place: Place, tensor: Tensor) -> tuple[str, ...]:
@@ -112,7 +116,7 @@ class Promises:
         Raises `SurvivorsError` if another list binds it: if two sums differ in one silo, their difference is that
         silo's contribution. Raises it also for an attempt whose sum was voided.
         """
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             before, bound = _read(connection, place, tensor)
             if place.attempt <= max(bound.voided, bound.over):
                 msg = (
@@ -138,7 +142,7 @@ class Promises:
 
         Raises `SurvivorsError` if it has voided this attempt's sum, or if a spoilt sum has ended this attempt.
         """
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             names, bound = _read(connection, place, tensor)
             if place.attempt <= max(bound.voided, bound.spoilt):
                 who = "a member has spoilt" if place.attempt <= bound.spoilt else "this silo has voided"
@@ -152,7 +156,7 @@ class Promises:
         Returns False, and promises nothing, if this silo has revealed in an attempt that T silos have not closed and no
         spoilt sum has ended.
         """
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             names, bound = _read(connection, place, tensor)
             unknown = bool(names) and not bound.signed
             if unknown or bound.revealed > bound.over:
@@ -171,20 +175,24 @@ class Promises:
             names, bound = _read(connection, place, tensor)
             _write(connection, place, tensor, names, replace(bound, closed=max(bound.closed, through)))
 
-    def open(self, label: str, sha256: str) -> None:
+    def open(self, place: Place, label: str, sha256: str) -> None:
         """Record the sum that is about to be opened under a label. Raises `SumError` if another was tried before."""
-        with self._engine.begin() as connection:
+        if self._digests is None:
+            msg = "the state was opened without the folder's secret, so no sum is opened"
+            raise SumError(msg)
+        keyed = self._digests.keyed("sum", sha256)
+        with self._anchored.binding(place) as connection:
             row = connection.execute(select(_sums.c.sha256).where(_sums.c.label == label)).first()
             if row is None:
-                connection.execute(insert(_sums).values(label=label, sha256=sha256))
-            elif row.sha256 != sha256:
+                connection.execute(insert(_sums).values(label=label, sha256=keyed))
+            elif row.sha256 != keyed:
                 msg = "another sum was offered under this label before; only the first is ever tried"
                 raise SumError(msg)
 
     # --- spoilt sums ----------------------------------------------------------------------------------------------
     def refuse(self, place: Place, tensor: Tensor, refusal: Refusal) -> None:
         """Record that this silo has opened an attempt's sum of a tensor and refused it. The first refusal stays."""
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             if _refusal(connection, place, tensor) is None:
                 key = _key(place, tensor) | {"attempt": place.attempt}
                 connection.execute(insert(_refusals).values(**key, sha256=refusal.sha256, culprit=refusal.culprit))
@@ -196,16 +204,24 @@ class Promises:
 
     def renew(self, place: Place, spoilt: int) -> None:
         """Record the proof that a sum of this round was spoilt in the attempt `spoilt`. The round begins anew."""
+        if spoilt <= self.spoilt(place):
+            return
         key = {"study": place.study, "round": place.round}
-        with self._engine.begin() as connection:
-            if spoilt > _spoilt(connection, place):
-                connection.execute(delete(_epochs).where(*(_epochs.c[name] == value for name, value in key.items())))
-                connection.execute(insert(_epochs).values(**key, spoilt=spoilt))
+        with self._anchored.binding(place) as connection:
+            connection.execute(delete(_epochs).where(*(_epochs.c[name] == value for name, value in key.items())))
+            connection.execute(insert(_epochs).values(**key, spoilt=spoilt))
 
     def spoilt(self, place: Place) -> int:
         """The last attempt at this round with a proven spoilt sum; 0 for none. What was charged till then is over."""
         with self._engine.begin() as connection:
             return _spoilt(connection, place)
+
+
+def key_sums(connection: Connection, digests: Digests) -> None:
+    """Replace the plain digests that an earlier version stored."""
+    for row in connection.execute(select(_sums)).all():
+        keyed = digests.keyed("sum", row.sha256)
+        connection.execute(update(_sums).where(_sums.c.label == row.label).values(sha256=keyed))
 
 
 def _binds(names: tuple[str, ...], bound: _Bound) -> bool:

@@ -22,8 +22,9 @@ from crypto.errors import SealError
 from crypto.pki.at_rest import Holder, Vault
 from policies.durable import give_to_owner, write_pieces
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
+from silo_agent.storage.secret import PURPOSE as STATE_SECRET
 
 _PURPOSE: Final = "withdrawn"
 
@@ -46,7 +47,7 @@ class Withdrawals:
                 " it nobody knows who has withdrawn: finish `fedward-silo rekey` if it was cut off, put back the silo's"
                 " key, or delete the file and enter every withdrawal again (fedward-silo data withdraw)"
             )
-            raise StateError(msg) from None
+            raise LocalFileError(msg) from None
 
     def add(self, name: str) -> bool:
         """Add a person, within `alone`. Returns False if the person had withdrawn before."""
@@ -71,12 +72,13 @@ def _purpose(folder: StudyFolder) -> str:
 
 
 def seal_anew(files: StateFolder, former: Holder, credential: Holder, entropy: Entropy) -> None:
-    """Seal under a new key what the former one sealed and what must outlive it: withdrawals, then the rows' keys.
+    """Seal under a new key what the former one sealed and what must outlive it: withdrawals, secret, rows' keys.
 
     It may be cut off and begun again, as long as both keys are there. The list of withdrawals comes first, and is made
     if there is none, so that no agent starts in between. Raises `StateError` if neither key opens a file.
     """
-    sealed = [(files.withdrawn, _PURPOSE), *((one.row_key, _purpose(one)) for one in files.studies())]
+    rows = ((one.row_key, _purpose(one)) for one in files.studies())
+    sealed = [(files.withdrawn, _PURPOSE), (files.secret, STATE_SECRET), *rows]
     with alone(files):
         if not files.withdrawn.exists():
             write_whole(files.withdrawn, Vault(credential, _PURPOSE, entropy).seal(b"[]"))
@@ -110,14 +112,28 @@ def alone(files: StateFolder) -> Iterator[None]:
 
 
 def row_key(folder: StudyFolder, credential: Holder, entropy: Entropy) -> bytes:
-    """The key of a study's rows, which is made if there is none. Raises `SealError`."""
+    """The key of a study's rows, which is made if there are neither rows nor key.
+
+    Raises `LocalFileError` if the key does not open, or is gone while the rows are there.
+    """
     vault = Vault(credential, _purpose(folder), entropy)
     try:
         return vault.open(folder.row_key.read_bytes())
+    except SealError:
+        raise LocalFileError(_lost(folder.row_key, "was sealed by another key, or was changed")) from None
     except FileNotFoundError:
+        if folder.rows.exists():
+            raise LocalFileError(_lost(folder.row_key, "is gone")) from None
         key = entropy.bytes(sealed_file.KEY_BYTES)
         write_whole(folder.row_key, vault.seal(key))
         return key
+
+
+def _lost(path: Path, what: str) -> str:
+    return (
+        f"{path} {what}, so the rows that this study began with cannot be read; put back {path.name}, or remove"
+        " rows.sealed and rows.key from that folder: the study then goes on with the data as they are now"
+    )
 
 
 class SealedRows:
@@ -134,8 +150,26 @@ class SealedRows:
         return self._folder.rows.exists()
 
     def recall(self) -> bytes:
-        """What was kept. Raises `SealError`, OSError if there was no reading."""
-        return sealed_file.open_sealed(self._key(), self._name, self._folder.rows.read_bytes())
+        """What was kept. Raises `LocalFileError` if it cannot be opened, and if there was no reading."""
+        path = self._folder.rows
+        try:
+            return sealed_file.open_sealed(self._key(), self._name, path.read_bytes())
+        except SealError:
+            raise LocalFileError(_lost(path, "was sealed by another key, or was changed")) from None
+        except OSError as fault:
+            raise LocalFileError(_lost(path, f"cannot be read ({fault.strerror})")) from None
+
+    def require_whole(self, *, begun: bool) -> None:
+        """Open rows, their key and the list of withdrawals, as far as they are there. Nothing is made.
+
+        `begun`: whether this silo has finished a round of the study, so that there was a first reading. Raises
+        `LocalFileError`. Whether it does follows from the seals and not from what the rows hold.
+        """
+        self._withdrawn()
+        if self.kept():
+            self.recall()
+        elif begun and self._folder.row_key.exists():
+            raise LocalFileError(_lost(self._folder.rows, "is gone"))
 
     def keep(self, content: bytes) -> None:
         """Keep bytes durably, in place of those before. Raises `SealError`, OSError."""
@@ -161,7 +195,19 @@ class SealedRows:
 
     @property
     def _name(self) -> str:
-        return f"rows of {self._folder.path.name}"
+        return _purpose(self._folder)
+
+
+def kept_rows(files: StateFolder, holder: Callable[[], Holder]) -> Iterator[bytes]:
+    """What every study keeps, for whoever only reads: nothing is made, and no key is needed if nothing is kept.
+
+    Raises `SealError`, OSError, and what `holder` raises.
+    """
+    studies = files.path / "studies"
+    for folder in map(StudyFolder, sorted(studies.iterdir()) if studies.exists() else ()):
+        if folder.rows.exists():
+            key = Vault(holder(), _purpose(folder), SystemEntropy()).open(folder.row_key.read_bytes())
+            yield sealed_file.open_sealed(key, _purpose(folder), folder.rows.read_bytes())
 
 
 def rows_of(folder: StudyFolder, credential: Holder, entropy: Entropy) -> SealedRows:

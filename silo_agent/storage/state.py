@@ -2,20 +2,23 @@
 
 Guarantees: a release is drawn once and kept, so a repeated attempt sends the same noised integers and never new noise
 for an old charge. A mask label gives only one byte string, for good. `promises` says which sums it signed, revealed and
-opened. A file is written completely or not at all, and synced before the row that names it. The record of what was used
-up stays when a study's files are removed (`begin_removal`), so a study that is over cannot be used again. A release and
-its sealed form are read and written piece by piece. The folder belongs to one agent.
+opened. A file is written completely or not at all, and synced before the row that names it; every digest is keyed
+(`digests`). The record of what was used up stays when a study's files are removed (`begin_removal`), so a study that is
+over cannot be used again. A release and its sealed form are read and written piece by piece. The folder belongs to one
+agent.
 """
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import structlog
@@ -43,11 +46,16 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.storage.anchored import Anchored
+from silo_agent.storage.digests import NEVER, Digests, Kind
 from silo_agent.storage.durable import write_pieces
 from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.promises import Promises
+from silo_agent.storage.own_files import own_files
+from silo_agent.storage.promises import Promises, key_sums
 
+_KEYED = 1
+"""`PRAGMA user_version` of a database whose digests are keyed. That of 0.6 and of a backup's copy is 0."""
 _PIECE = 1 << 16
 """Number of integers of a release that are written at once."""
 log = structlog.get_logger()
@@ -123,8 +131,12 @@ class Ending:
 class State:
     """The agent's folder: `state.sqlite3` and the files it names."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.files = folder, StateFolder(folder)
+    def __init__(self, folder: Path, digests: Digests | None = None) -> None:
+        """Open the folder, and make what is not there. Without `digests` no release and no sealed bytes can be used.
+
+        With them, plain digests of an earlier version are replaced. Raises `StateFileError`.
+        """
+        self.folder, self.files, self._digests = folder, StateFolder(folder), digests
         for path, opened in (
             (folder, private_folder(folder)),
             (self.files.database, private_file(self.files.database)),
@@ -135,7 +147,18 @@ class State:
         event.listen(self._engine, "connect", _durable)
         event.listen(self._engine, "handle_error", self._said)
         _metadata.create_all(self._engine)
-        self.promises = Promises(self._engine)
+        self.anchored = Anchored(self._engine)
+        self.promises = Promises(self._engine, digests, self.anchored)
+        if digests is not None:
+            self._key_digests(digests)
+
+    @property
+    def digests(self) -> Digests:
+        """The folder's keyed digests. Raises `StateError` for whoever opened it without the folder's secret."""
+        if self._digests is None:
+            msg = f"{self.files.database} was opened without {self.files.secret.name}; only the agent uses its digests"
+            raise StateError(msg)
+        return self._digests
 
     def _said(self, context: ExceptionContext) -> None:
         """Say in a sentence why the database cannot be used. Raises `StateFileError`."""
@@ -155,7 +178,8 @@ class State:
     def study_folder(self, study: str) -> Path:
         """Where models and results of a study lie."""
         folder = self.files.study(study).path
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with own_files():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
     def add_study(self, study: str, canonical: bytes) -> None:
@@ -263,8 +287,9 @@ class State:
         if row is None:
             return None
         path = self.files.study(place.study).release(place, tensor, attempt)
-        self._check(path, row.sha256)
-        return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
+        self._check(path, "release", row.sha256)
+        with own_files():
+            return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
@@ -274,7 +299,7 @@ class State:
             for begin in range(0, len(integers), _PIECE)
         )
         row = {"study": place.study, "round": place.round, "tensor": tensor, "attempt": attempt, "label": label}
-        self._keep(_releases, row, path, pieces)
+        self._keep(_releases, "release", place, row, path, pieces)
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
     def sealed(self, study: str, label: str) -> Path | None:
@@ -284,13 +309,13 @@ class State:
         if row is None:
             return None
         path = self.files.sealed(study, label)
-        self._check(path, row.sha256)
+        self._check(path, "sealed", row.sha256)
         return path
 
-    def keep_sealed(self, study: str, label: str, frames: Iterable[bytes]) -> Path:
+    def keep_sealed(self, place: Place, label: str, frames: Iterable[bytes]) -> Path:
         """Store sealed frames before they are sent; from now on the label is used."""
-        path = self.files.sealed(study, label)
-        self._keep(_sealed, {"label": label}, path, frames)
+        path = self.files.sealed(place.study, label)
+        self._keep(_sealed, "sealed", place, {"label": label}, path, frames)
         return path
 
     # --- notes ---------------------------------------------------------------------------------------------------
@@ -311,18 +336,23 @@ class State:
                 path.unlink()
 
     # --- inside -------------------------------------------------------------------------------------------------
-    def _check(self, path: Path, sha256: str) -> None:
-        if not path.exists() or ChunkList.of(path).digest != sha256:
+    def _check(self, path: Path, kind: Kind, stored: str) -> None:
+        with own_files():
+            kept = path.exists() and self.digests.fits(stored, kind, ChunkList.of(path).digest)
+        if not kept:
             msg = f"{path}: the file is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
 
-    def _keep(self, table: Table, row: dict[str, object], path: Path, pieces: Iterable[bytes]) -> None:
+    def _keep(  # noqa: PLR0917  # a row, and the file that it names
+        self, table: Table, kind: Kind, place: Place, row: dict[str, object], path: Path, pieces: Iterable[bytes]
+    ) -> None:
         """Write a file durably, then commit the row that names it. A stored file is never replaced."""
+        digests = self.digests
         try:
-            with self._transaction() as connection:
+            with self.anchored.binding(place) as connection:
                 # The row comes first. It is refused before any byte of an existing file is touched.
-                connection.execute(insert(table).values(**row, sha256=""))
-                sha256 = write_pieces(path, pieces)
+                connection.execute(insert(table).values(**row, sha256=NEVER))
+                sha256 = digests.keyed(kind, write_pieces(path, pieces))
                 connection.execute(
                     update(table).where(*(table.c[k] == v for k, v in row.items())).values(sha256=sha256)
                 )
@@ -330,10 +360,61 @@ class State:
             msg = f"{path}: the file was stored before and is never replaced; begin a new attempt"
             raise StateError(msg) from None
 
+    def _key_digests(self, digests: Digests) -> None:
+        """Replace the plain digests of an earlier version, once and in one transaction. Their places are overwritten.
+
+        A file that is not as it was stored fits no digest from then on, as it fitted none before.
+        """
+        with self._transaction() as connection:
+            if connection.exec_driver_sql("PRAGMA user_version").scalar_one() == _KEYED:
+                return
+            for row in connection.execute(select(_releases)).all():
+                home = self.files.study(row.study)
+                path = home.release(Place(row.study, row.round, 1), row.tensor, row.attempt)
+                stored = _as_keyed(digests, "release", row.sha256, path)
+                connection.execute(update(_releases).where(_releases.c.id == row.id).values(sha256=stored))
+            boxes = {path.stem: path for path in self.files.all_sealed()}
+            for row in connection.execute(select(_sealed)).all():
+                stored = _as_keyed(digests, "sealed", row.sha256, boxes.get(row.label))
+                connection.execute(update(_sealed).where(_sealed.c.label == row.label).values(sha256=stored))
+            key_sums(connection, digests)
+            connection.exec_driver_sql(f"PRAGMA user_version = {_KEYED}")
+
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
             yield connection
+
+
+def is_keyed(database: Path) -> bool:
+    """Whether the database rests on the folder's secret. Raises `sqlite3.Error` if it cannot be read."""
+    with closing(sqlite3.connect(f"file:{quote(str(database.absolute()))}?mode=ro", uri=True)) as connection:
+        return bool(connection.execute("PRAGMA user_version").fetchone()[0] == _KEYED)
+
+
+def blank(database: Path) -> None:
+    """Take everything out of a copy that a restored folder does not use: digests, and places in studies.
+
+    Nothing of it stays in the file. The copy then rests on no secret. Raises `sqlite3.Error`.
+    """
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("PRAGMA secure_delete=ON")
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for table in ("releases", "sealed", "sums"):
+            if table in there:
+                connection.execute(f"UPDATE {table} SET sha256 = ?", (NEVER,))  # noqa: S608  # a name from above
+        if "attempts" in there:
+            connection.execute("DELETE FROM attempts")
+        connection.execute("PRAGMA user_version = 0")
+        connection.execute("VACUUM")
+
+
+def _as_keyed(digests: Digests, kind: Kind, plain: str, path: Path | None) -> str:
+    """The digest in the place of a plain one. Its file is compared, unless it is gone with its round."""
+    if path is not None and path.exists() and ChunkList.of(path).digest != plain:
+        log.error("is not as it was stored, and is not used", path=str(path))
+        return NEVER
+    return digests.keyed(kind, plain) if plain else NEVER
 
 
 def _replace(connection: Connection, ending: Ending) -> None:

@@ -31,6 +31,7 @@ from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import clipping, dpsgd, gradients, release
 from silo_agent.learning.private.batches import Batches
 from silo_agent.learning.private.clipping import to_integers
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.learning.private.noise import discrete_gaussian
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.learning.private.sampling import PatientSampler
@@ -227,8 +228,8 @@ def seed_of_the_program() -> Iterator[None]:
     """Every silo draws from a generator that starts at the same state."""
     begin = Learner.__init__
 
-    def learner(self, *args, entropy, **rest):
-        begin(self, *args, entropy=SeededEntropy(0), **rest)
+    def learner(self, *args, draws, **rest):
+        begin(self, *args, draws=FreshDraws(SeededEntropy(0)), **rest)
 
     with patch.object(Learner, "__init__", learner):
         yield

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from coordinator import adding, intake
 from coordinator import engine as engines
-from coordinator import intake
 from coordinator.core.events import Persist
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Phase
@@ -27,6 +27,7 @@ from policies.refusals import Refused
 from protos import codec
 from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
 from support.contents import digest_of, listed
+from support.failing import failing_writes
 from support.rounds import confirm, member
 from support.silos import NOTES, announced, sealed
 from support.studies import tiny_document, tiny_study
@@ -34,6 +35,8 @@ from support.studies import tiny_document, tiny_study
 STUDY = tiny_study()
 PLACE = Place(STUDY.digest, 0, 1)
 DATABASE_FULL = OperationalError("UPDATE", {}, OSError("disk full"))
+STRIDE = 3
+"""Of the writes that fail, one in so many is taken: all of them take a minute."""
 
 
 class Clock:
@@ -136,14 +139,24 @@ def until(condition, seconds=300.0):
         time.sleep(0.01)
 
 
+def until_ticks(engine, number):
+    """Wait until the clock had so many more turns."""
+    end = engine.ticks + number
+    until(lambda: engine.ticks >= end)
+
+
 OLDER = {
     "a constant": Study.model_validate(tiny_document(name="older", encoder={"learning_rate": 1e39}), context=STORED),
     "too few silos": tiny_study(name="older", min_silos=2),
+    "a noise below its grid": tiny_study(
+        name="older", privacy={"max_patients": 10_000_000, "count_noise": 1e-3, "mode": "distributed"}
+    ),
 }
 """Studies as an earlier version took them, by what they break now."""
 WHY = {
     "a constant": "study.encoder.learning_rate: 1e+39",
     "too few silos": "study.min_silos is 2; more than half of the 3 study.silos and 1 privacy.colluders together",
+    "a noise below its grid": "study.privacy.count_noise is 0.001; on the grid of 0.03125",
 }
 broken = pytest.mark.parametrize("broken", OLDER)
 
@@ -297,7 +310,7 @@ def test_the_clock_goes_on_after_a_fault_of_the_database(engine, clock, monkeypa
 def test_a_deadline_ends_the_attempt(engine, clock):
     to_gather(engine)
     clock.now += STUDY.deadlines.train - 1
-    time.sleep(2 * engines.TICK_SECONDS)
+    until_ticks(engine, 2)
     assert engine.status("tiny").attempt == 1
     clock.now += 1
     until(lambda: engine.status("tiny").attempt == 2)
@@ -306,11 +319,11 @@ def test_a_deadline_ends_the_attempt(engine, clock):
 
 def test_a_sum_that_cannot_be_made_ends_the_attempt_by_name(engine, monkeypatch):
     def fail(*_):
-        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/fedward/spool")
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/var/lib/fedward/spool")
 
     to_gather(engine)
     with monkeypatch.context() as patch:
-        patch.setattr(engines, "add_contents", fail)
+        patch.setattr(adding, "add_contents", fail)
         for silo in STUDY.silos:
             send(engine, silo, Tensor.COUNTS, counts())
         until(lambda: engine.status("tiny").attempt == 2)
@@ -319,20 +332,168 @@ def test_a_sum_that_cannot_be_made_ends_the_attempt_by_name(engine, monkeypatch)
     assert not engine._spool._folder(PLACE).exists()
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, "Too many open files", "/spool/a"), MemoryError(), DATABASE_FULL]
+)
+def test_a_sum_that_the_machine_cannot_make_now_is_made_later_and_uses_up_nothing(engine, clock, monkeypatch, error):
+    """The deadline passes meanwhile: it is the coordinator's own time, so nobody pays for it."""
+    real, failed = adding.add_contents, []
+
+    def fail(*arguments):
+        if len(failed) < 2:
+            failed.append(clock.now)
+            raise error
+        real(*arguments)
+
+    to_gather(engine)
+    monkeypatch.setattr(adding, "add_contents", fail)
+    for silo in STUDY.silos:
+        send(engine, silo, Tensor.COUNTS, counts())
+    until(lambda: failed)
+    until(lambda: STUDY.digest in engine._held)
+    status = engine.status("tiny")
+    assert (status.state, status.phase) == ("running", "add")
+    assert "no time passes while the coordinator's machine is short" in status.why
+    assert ("/spool/a" in status.why) is isinstance(error, OSError)
+    assert gauge(engine, "short") == 1.0
+    clock.now += 100 * STUDY.deadlines.train
+    until(lambda: engine.status("tiny").phase == "sign")
+    until(lambda: STUDY.digest not in engine._held)
+    status = engine.status("tiny")
+    assert (len(failed), status.attempt, status.why) == (2, 1, "")
+    assert gauge(engine, "short") == 0.0
+    until_ticks(engine, 2)
+    assert engine.status("tiny").attempt == 1
+
+
+def test_no_time_passes_while_the_database_is_full(engine, clock, monkeypatch):
+    def fail(*_):
+        raise DATABASE_FULL
+
+    to_gather(engine)
+    since = engine._progress[STUDY.digest].round.since
+    clock.now += 7
+    with monkeypatch.context() as patch:
+        for name in ("save", "probe"):
+            patch.setattr(engine._store, name, fail)
+        engine.shortages.note(DATABASE_FULL)  # as the door does for a call that failed
+        until(lambda: STUDY.digest in engine._held)
+        assert "disk full" in engine.status("tiny").why
+        clock.now += 10 * STUDY.deadlines.train
+        until_ticks(engine, 4)
+    until(lambda: not engine._held)
+    round_ = engine._progress[STUDY.digest].round
+    assert (round_.place.attempt, round_.since) == (1, since + 10 * STUDY.deadlines.train)
+    clock.now += STUDY.deadlines.train - 8
+    until_ticks(engine, 2)
+    assert engine.status("tiny").attempt == 1
+    clock.now += 1
+    until(lambda: engine.status("tiny").attempt == 2)
+
+
+def test_a_sum_of_a_study_that_was_stopped_meanwhile_is_not_tried_for_ever(engine, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "I/O error", "/spool/a")
+
+    to_gather(engine)
+    monkeypatch.setattr(adding, "add_contents", fail)
+    for silo in STUDY.silos:
+        send(engine, silo, Tensor.COUNTS, counts())
+    until(lambda: engine.shortages.standing(STUDY.digest))
+    engine.abort_study("tiny", "enough")
+    until(lambda: not engine.shortages.standing(STUDY.digest))
+    assert engine.status("tiny").why == "enough"
+
+
+class Patient:
+    """Silos that do again whatever the machine could not do, as agents do."""
+
+    def __init__(self, engine, study):
+        self.engine, self.study, self.place = engine, study, Place(study.digest, 0, 1)
+
+    def again(self, call, *arguments):
+        while True:
+            try:
+                return call(*arguments)
+            except Exception as error:
+                if self.engine.shortages.note(error) is None:
+                    raise
+
+    def status(self):
+        return self.again(self.engine.status, self.study.name)
+
+    def confirm(self, silo, said):
+        self.again(self.engine.confirm, silo, said)
+
+    def send(self, silo, what, content):
+        header = head(silo, what, content, self.place, study=self.study)
+
+        def send():
+            if not self.engine.stored(header):
+                begin_to_send(self.engine, header, content)
+            self.engine.finish_upload(header, b"signature")
+
+        self.again(send)
+
+    def play(self):
+        """Up to the first reveal."""
+        for silo in self.study.silos:
+            self.again(self.engine.answer, silo, Answer(self.place, "one", member=member(silo)))
+        for silo in self.study.silos:
+            self.send(silo, Note.GREETING, b"greeting")
+        self.send(self.status().waiting_for[0], Note.KEYS, b"keys")
+        for silo in self.study.silos:
+            self.confirm(silo, confirm(self.place, silo, Task.TAKE).confirm)
+        for what, content in ((Note.SHARES, b"shares"), (Tensor.COUNTS, counts())):
+            for silo in self.study.silos:
+                self.send(silo, what, content)
+        until(lambda: self.status().phase == "sign")
+        for silo in self.study.silos:
+            self.confirm(silo, Confirm(self.place, Task.SIGN, Tensor.COUNTS, signature=b"signed"))
+        return self.status()
+
+
+@pytest.mark.slow
+def test_whatever_write_fails_for_a_while_nothing_is_lost_and_no_attempt_used_up(tmp_path, clock, monkeypatch):
+    """Writes of a study's first sum, in turn: the n-th and the next one fail, as the system fails them."""
+    monkeypatch.setattr("coordinator.shortages.WAITS", (0.02,))
+    monkeypatch.setattr(engines, "TICK_SECONDS", 0.01)
+
+    def life(number):
+        folder = tmp_path / str(number)
+        engine = Engine(Store.in_folder(folder), Spool(folder / "spool"), Metrics(), clock)
+        try:
+            engine.create(STUDY.canonical())
+            engine.start_study("tiny")
+            engine.start()
+            with failing_writes(number, times=2) as writes:
+                status = Patient(engine, STUDY).play()
+            assert (status.round, status.attempt, status.phase, status.state) == (0, 1, "reveal", "running"), number
+            return writes
+        finally:
+            engine.close()
+
+    undisturbed = life(0).passed
+    assert undisturbed > 60
+    assert all(life(number).failed == 2 for number in range(1, undisturbed - 1, STRIDE))
+
+
 def test_no_path_of_ours_reaches_a_silo(make_engine, monkeypatch):
     study = tiny_study(max_attempts=1)
     engine = make_engine()
     engine.create(study.canonical())
     engine.start_study(study.name)
     monkeypatch.setattr(
-        engines, "add_contents", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left", "/var/lib"))
+        adding,
+        "add_contents",
+        lambda *_: (_ for _ in ()).throw(FileNotFoundError(errno.ENOENT, "It is gone", "/var/lib")),
     )
     place = Place(study.digest, 0, 1)
     to_gather(engine, place)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts(), place)
     until(lambda: engine.status("tiny").state == "ended")
-    assert engine.status("tiny").why == "attempt 1 of round 0: adding counts failed: No space left"
+    assert engine.status("tiny").why == "attempt 1 of round 0: adding counts failed: It is gone"
 
 
 def test_what_the_disk_has_altered_is_never_added(make_engine):
@@ -373,7 +534,7 @@ def test_a_sum_that_fails_too_late_ends_nothing(engine, monkeypatch):
         engine.poll(STUDY.silos[0], "two", 0)
         raise FileNotFoundError(errno.ENOENT, "cleared")
 
-    monkeypatch.setattr(engines, "add_contents", fail)
+    monkeypatch.setattr(adding, "add_contents", fail)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
     until(lambda: engine.status("tiny").attempt == 2)
@@ -404,7 +565,7 @@ def test_a_file_that_is_lost_is_our_fault(engine, monkeypatch):
 
 def test_a_sum_that_comes_too_late_is_forgotten(engine, monkeypatch):
     to_gather(engine)
-    real = engines.add_contents
+    real = adding.add_contents
 
     def slow(paths, digests, kind, target):
         engine.poll(STUDY.silos[0], "two", 0)
@@ -414,7 +575,7 @@ def test_a_sum_that_comes_too_late_is_forgotten(engine, monkeypatch):
             path.write_bytes(counts())
         real(paths, digests, kind, target)
 
-    monkeypatch.setattr(engines, "add_contents", slow)
+    monkeypatch.setattr(adding, "add_contents", slow)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
     until(lambda: engine.status("tiny").attempt == 2)
@@ -778,8 +939,8 @@ def test_an_upload_that_is_complete_too_late_is_refused_and_not_added(many, cloc
     content = sealed(*announced(many.study, 0, Tensor.COUNTS), seed=9)
     header = begin_to_send(many.engine, head("south", Tensor.COUNTS, content, place, study=many.study), content)
     added = []
-    real = engines.add_contents
-    monkeypatch.setattr(engines, "add_contents", lambda paths, *rest: (added.extend(paths), real(paths, *rest)))
+    real = adding.add_contents
+    monkeypatch.setattr(adding, "add_contents", lambda paths, *rest: (added.extend(paths), real(paths, *rest)))
     many.until(lambda s: s.waiting_for == ("south",), silent=("south",))
     clock.now += many.study.deadlines.train
     until(lambda: many.status.phase == "sign")

@@ -22,6 +22,8 @@ NAMES = {
     "fedward_coordinator_revocation_lists_stale_timestamp_seconds": (),
     "fedward_coordinator_round": ("study",),
     "fedward_coordinator_sent_bytes": ("kind",),
+    "fedward_coordinator_short": (),
+    "fedward_coordinator_shortages": ("lack",),
     "fedward_coordinator_silo_last_seen_seconds": ("silo",),
     "fedward_coordinator_silos_away": ("study",),
     "fedward_coordinator_studies": ("state",),

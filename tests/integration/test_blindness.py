@@ -29,14 +29,15 @@ from silo_agent.agent import Agent
 from silo_agent.gate import Gate
 from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Stopped
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.witnessing import Witness, Witnessing
-from silo_agent.storage.state import State
 from support.memory import WINDOW, encodings, search, search_files, search_memory
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
+from support.states import keyed
 
 pytestmark = pytest.mark.as_installed
 PLANTED, LATE = "north", "west"
@@ -80,7 +81,7 @@ class Silos:
         names = ("certificate.pem", "key.pem", "authority.pem")
         credential = Credential.load(*(folder / file for file in names))
         policy = write_yaml(folder / "policy.yaml", policy_document(name))
-        state = State(folder / "state")
+        state = keyed(folder / "state")
         Ledger.create(
             folder / "state" / "ledger.sqlite3",
             Genesis(
@@ -101,7 +102,7 @@ class Silos:
 
         def learner(study):
             shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))
-            given = {"identified_by": ["patient"], "entropy": SystemEntropy(), "device": "cpu"}
+            given = {"identified_by": ["patient"], "draws": FreshDraws(SystemEntropy()), "device": "cpu"}
             if name == PLANTED:
                 return Planting(*shared, **given)
             if name == LATE:

@@ -22,6 +22,7 @@ from silo_agent.learning.beginning import begin
 from silo_agent.learning.evaluation.evaluation import auc
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.draws import FreshDraws
 from support import local_silos
 from support.certificates import data_set_of, load, make_authority
 from support.local_coordinator import LocalCoordinator
@@ -40,8 +41,8 @@ def hospitals(tmp_path, monkeypatch):
     monkeypatch.setattr(
         local_silos,
         "Learner",
-        lambda study, data, *given, entropy, **named: Learner(
-            study, data, *given, entropy=RepeatableEntropy(7, data.stem), **named
+        lambda study, data, *given, draws, **named: Learner(
+            study, data, *given, draws=FreshDraws(RepeatableEntropy(7, data.stem)), **named
         ),
     )
     authority = make_authority(tmp_path / "consortium")

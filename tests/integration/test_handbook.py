@@ -260,7 +260,13 @@ def at_charite(data):
 def start(reader, silo, data, work):
     """The engineer's way to a running agent at another hospital of this machine, from its enrolment on."""
     lines = [line for _, section, _, text in blocks("engineer.md") if section == BEGIN for line in text.splitlines()]
-    wanted = ("fedward-silo enrol silo", "fedward-silo policy new", "fedward-silo ledger create", "sed ")
+    wanted = (
+        "fedward-silo enrol silo",
+        "fedward-silo policy new",
+        "fedward-silo ledger create",
+        "sed ",
+        "fedward-silo study approve study",
+    )
     for line in lines:
         if line.startswith(wanted):
             reader.do(reader.here(line, {"charite": silo, r"/data/lung\.csv": str(data[silo])}), work)

@@ -41,10 +41,10 @@ from silo_agent.oversight.recovery import recover
 from silo_agent.protocol.client import WentBackRefused
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.witnessing import Witness
-from silo_agent.storage.state import State
 from support.certificates import load, make_authority
 from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 from support.studies import tiny_study
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
@@ -152,7 +152,7 @@ class World:
     def at_work(self, policy: Path) -> Iterator[tuple[Gate, Cosigning]]:
         """The agent, the coordinator and the other hospital, as they start: what others know is asked first."""
         store = Store.in_folder(self.folder / "hub")
-        state = State(self.ledger.parent / "state")
+        state = keyed(self.ledger.parent / "state")
         try:
             gate = Gate(self.party["north"], policy, self.ledger, state, Metrics())
             try:

@@ -86,6 +86,14 @@ REFUSALS = [
         {},
         ("policy.limits.memory_mib allows 512", "privacy.max_patients 10000000", "model.encoder", "heads"),
     ),
+    (
+        Reason.BOUNDS,
+        {"limits.memory_mib": 65_536},
+        {"silos": [f"site-{number}" for number in range(128)], "min_silos": 100}
+        | {"privacy.max_patients": 5_000_000, "evaluation.noise": 2.0},
+        {"roster_size": 100},
+        ("study.evaluation.noise is 2; on", "privacy.max_patients 5,000,000 and 128 study.silos", "noise to 2."),
+    ),
     (Reason.MEMORY, {"limits.memory_mib": 64}, {}, {}, ("policy.limits.memory_mib allows 64", "MiB at a silo")),
     (
         Reason.MEMORY,

@@ -6,33 +6,40 @@ import sqlite3
 import threading
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from policies.documents.policy import load_policy
 from policies.errors import LedgerMissingError
 from policies.ledger.ledger import Ledger
+from policies.refusals import Refused
 from protos.messages import Place, Task, Work
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
+from silo_agent.cli import main
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
+from silo_agent.gate import Gate
 from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
-from silo_agent.storage.approvals import approve
+from silo_agent.storage.approvals import approvals, approve, withdraw
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.offered import keep, offered
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import Ending, State
-from silo_agent.storage.waiting import waiting
 from support.ledgers import NORTH
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import write_patients
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
+
+NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +58,7 @@ def config(quick_path, homes):
     document = {"coordinator": "localhost:1", "policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
     (quick_path / "state").mkdir()
     Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
+    approve(StateFolder(quick_path / "state"), tiny_study(), "tiny", NOW)
     return AgentConfig.load(write_yaml(quick_path / "agent.yaml", {**document, **credential}))
 
 
@@ -93,6 +101,7 @@ def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator,
     coordinator.canonical[other.digest] = other.canonical()
     both = config.model_copy(update={"data": {**config.data, "other": quick_path / "gone.csv"}})
     client = coordinator.clients["north"]
+    approve(StateFolder(config.state), other, "other", NOW)
     client.work.extend([Work(Task.DECIDE, LocalCoordinator(other).place(0)), Work(Task.DECIDE, coordinator.place(0))])
     run_agent(both)
     refused, seated = client.answers
@@ -110,6 +119,33 @@ def test_a_study_goes_on_with_the_rows_that_it_began_with_after_its_file_is_gone
     assert [(answer.refusal, answer.member.silo) for answer in client.answers] == [("", "north"), ("", "north")]
 
 
+def test_a_running_agent_reads_nothing_of_whoever_withdraws(config, coordinator, monkeypatch):
+    """As the command does it, in a process of its own, while the agent waits for work; and after a restart."""
+    client, place, made = coordinator.clients["north"], coordinator.place(0), []
+    real, poll, seen = assembly.Learner, client.poll, []
+    monkeypatch.setattr(assembly, "Learner", lambda *given, **named: made.append(real(*given, **named)) or made[-1])
+
+    def people():
+        return {name for cohort in ("training", "evaluation") for name in made[-1].cohort(cohort).identities}
+
+    def withdrawing():
+        if made:
+            seen.append(people())
+            gone = sorted(seen[-1])[0 if len(seen) % 2 else -1]
+            command = ["data", "withdraw", gone, "-c", str(config.policy.parent / "agent.yaml")]
+            assert CliRunner().invoke(main.app, command).exit_code == 0
+            assert people() == seen[-1] - {gone}
+            seen.append(people())
+        return poll()
+
+    client.poll = withdrawing
+    for attempts in ((1, 2), (3,)):
+        made.clear()
+        client.work.extend(Work(Task.DECIDE, Place(place.study, 0, attempt)) for attempt in attempts)
+        run_agent(config)
+    assert [len(one) for one in seen] == [20, 19, 19, 18, 18, 17]
+
+
 def test_an_agent_that_cannot_tell_who_has_withdrawn_does_not_start(config, coordinator):
     StateFolder(config.state).withdrawn.write_bytes(b"sealed by another key")
     with pytest.raises(StateError, match="enter every withdrawal again"):
@@ -117,20 +153,83 @@ def test_an_agent_that_cannot_tell_who_has_withdrawn_does_not_start(config, coor
     assert not coordinator.clients["north"].answers
 
 
-def test_a_study_that_had_no_data_begins_once_somebody_approves_some(config, coordinator):
-    study, running = tiny_study(name="other"), coordinator.study.name
+def test_a_study_begins_once_somebody_approves_its_text_and_never_by_its_name(config, coordinator):
+    """Its name is that of an approved study, and that of data in agent.yaml."""
+    study = tiny_study(purpose="Another study of the same name.")
     coordinator.canonical[study.digest] = study.canonical()
     client, place = coordinator.clients["north"], LocalCoordinator(study).place(0)
     client.work.append(Work(Task.DECIDE, place))
     run_agent(config)
     folder = StateFolder(config.state)
-    assert [one.name for one in waiting(folder)] == ["other"]
-    approve(folder, "other", running)
+    assert [one.digest for one in offered(folder)] == [study.digest]
+    approve(folder, study, "tiny", NOW)
     client.work.append(Work(Task.DECIDE, place))
     run_agent(config)
     refused, seated = client.answers
-    assert (refused.refusal, seated.refusal, seated.member.silo) == ("no_data", "", "north")
-    assert not waiting(folder)
+    assert (refused.refusal, refused.explanation) == ("no_data", "this silo has no data for the study")
+    assert (seated.refusal, seated.member.silo) == ("", "north")
+
+
+def test_the_text_of_a_study_that_the_policy_refuses_is_kept_for_people(config, coordinator):
+    study = tiny_study(name="greedy", silos=["south", "west", "east"])
+    coordinator.canonical[study.digest] = study.canonical()
+    client = coordinator.clients["north"]
+    client.work.append(Work(Task.DECIDE, LocalCoordinator(study).place(0)))
+    run_agent(config)
+    assert client.answers[0].refusal == "not_invited"
+    assert [one.digest for one in offered(StateFolder(config.state))] == [study.digest]
+
+
+def test_a_running_agent_sees_that_an_approval_was_taken_back(config, coordinator):
+    """At the next offer; test_gate.py shows it for the next charge."""
+    client, place, folder = coordinator.clients["north"], coordinator.place(0), StateFolder(config.state)
+    poll = client.poll
+
+    def later():
+        if len(client.answers) == 1:
+            withdraw(folder, {place.study: "tiny"}, NOW)
+        if len(client.answers) == 2:
+            approve(folder, tiny_study(), "tiny", NOW)
+        return poll()
+
+    client.poll = later
+    client.work.extend(Work(Task.DECIDE, Place(place.study, 0, attempt)) for attempt in (1, 2, 3))
+    run_agent(config)
+    assert [answer.refusal for answer in client.answers] == ["", "no_data", ""]
+
+
+def test_the_gate_of_an_agent_asks_the_list_of_approvals_before_a_charge(config, coordinator, monkeypatch):
+    made = []
+    monkeypatch.setattr(assembly, "Gate", lambda *args, **named: made.append(named) or Gate(*args, **named))
+    run_agent(config)
+    policy, (named,) = load_policy(config.policy), made
+    named["require_approved"](tiny_study(), policy)
+    withdraw(StateFolder(config.state), {tiny_study().digest: "tiny"}, NOW)
+    with pytest.raises(Refused, match="not_approved"):
+        named["require_approved"](tiny_study(), policy)
+
+
+def test_a_study_that_version_06_began_goes_on_and_a_name_that_it_approved_gives_nothing(config, coordinator):
+    folder, later = StateFolder(config.state), tiny_study(name="later")
+    folder.approvals.write_text('{"later": "tiny"}')
+    state = State(config.state)
+    state.add_study(coordinator.study.digest, coordinator.study.canonical())
+    state.close()
+    coordinator.canonical[later.digest] = later.canonical()
+    client = coordinator.clients["north"]
+    client.work.extend([Work(Task.DECIDE, coordinator.place(0)), Work(Task.DECIDE, LocalCoordinator(later).place(0))])
+    run_agent(config)
+    assert [answer.refusal for answer in client.answers] == ["", "no_data"]
+    assert dict(approvals(folder).unbound) == {"later": "tiny"}
+
+
+def test_an_agent_whose_list_of_approvals_is_gone_does_not_start(config, coordinator):
+    run_agent(config)
+    folder, study = StateFolder(config.state), tiny_study(name="other")
+    keep(folder, study, NOW)
+    folder.approvals.unlink()
+    with pytest.raises(StateError, match=r"approvals\.json is gone"):
+        run_agent(config)
 
 
 def test_a_study_whose_records_cannot_be_reached_waits_and_begins_once_they_can(config, coordinator, quick_path):

@@ -84,12 +84,15 @@ def test_a_database_is_a_source_with_paths_beside_the_configuration(write, tmp_p
     config = AgentConfig.load(path)
     assert config.source("heart").file == tmp_path / "ward.sqlite3"
     assert config.source("lung").credentials == tmp_path / "secret"
-    assert named_data(path) == (tmp_path / "ward.sqlite3",)
+    named = named_data(path)
+    assert (named.paths, list(named.databases)) == ((), ["heart", "lung"])
+    assert named.databases["heart"].file == tmp_path / "ward.sqlite3"
+    assert "lung" in named_data(write(data=None, databases={"lung": {**served, "field_of_tomorrow": 1}})).databases
 
 
-def test_a_study_has_one_source(write):
+def test_a_name_stands_for_one_source(write):
     source = {"url": "sqlite:///ward.sqlite3", "statement": "SELECT * FROM ill"}
-    with pytest.raises(DocumentError, match=r"field databases\.heart: data names this study too"):
+    with pytest.raises(DocumentError, match=r"field databases\.heart: data has this name too"):
         AgentConfig.load(write(databases={"heart": source}))
 
 
@@ -139,11 +142,13 @@ def test_a_policy_is_no_configuration(tmp_path):
 
 
 def test_the_named_data_are_told_whatever_else_a_configuration_says(write, tmp_path):
-    assert named_data(write(field_of_tomorrow=1, certificate=None)) == (tmp_path / "north.csv",)
-    assert named_data(write(data={"a": "/far/a.csv", "b": "gone.csv"})) == (Path("/far/a.csv"), tmp_path / "gone.csv")
+    assert named_data(write(field_of_tomorrow=1, certificate=None)).paths == (tmp_path / "north.csv",)
+    assert named_data(write(data={"a": "/far/a.csv", "b": "gone.csv"})).paths == (
+        Path("/far/a.csv"),
+        tmp_path / "gone.csv",
+    )
 
 
 def test_what_is_no_configuration_names_no_data(write, tmp_path):
-    assert named_data(write(coordinator=None)) == ()
-    assert named_data(write(data="north.csv")) == ()
-    assert named_data(tmp_path / "absent.yaml") == ()
+    for nothing in (write(coordinator=None), write(data="north.csv"), tmp_path / "absent.yaml"):
+        assert not named_data(nothing)

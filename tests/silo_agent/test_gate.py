@@ -37,9 +37,9 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
 from silo_agent.storage.errors import StateError
-from silo_agent.storage.state import State
 from support.cosigners import cosigned
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 from support.studies import tiny_study
 
 SILOS = ("north", "south", "west")
@@ -77,11 +77,20 @@ class Hospital:
             )
         self.events = []
         self.draws = 0
+        self.taken_back = False
         self.start()
 
     def start(self):
-        self.state, self.metrics = State(self.folder / "state"), Metrics()
-        self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+        self.state, self.metrics = keyed(self.folder / "state"), Metrics()
+        ledger = self.folder / "ledger.sqlite3"
+        self.gate = Gate(
+            self.credential, self.policy, ledger, self.state, self.metrics, require_approved=self.require_approved
+        )
+
+    def require_approved(self, study, policy):
+        assert (study, policy) == (self.study, self.gate.policy)
+        if self.taken_back:
+            raise Refused(Reason.NOT_APPROVED, "taken back")
 
     def restart(self):
         self.close()
@@ -158,6 +167,21 @@ def open_hospital(quick_path, credentials, signers):
 @pytest.fixture
 def hospital(open_hospital):
     return open_hospital()
+
+
+def test_an_approval_that_is_taken_back_stops_the_next_charge_and_not_what_is_charged(hospital):
+    first = hospital.contribute(hospital.order())
+    hospital.taken_back = True
+    assert hospital.contribute(hospital.order()) == first
+    hospital.contribute(hospital.order(Tensor.ENCODER))
+    before = hospital.on_disk
+    with pytest.raises(Refused, match="not_approved: taken back"):
+        hospital.contribute(hospital.order(number=2))
+    assert hospital.on_disk == before
+    assert hospital.metrics.refusals.labels("not_approved")._value.get() == 1
+    hospital.taken_back = False
+    hospital.contribute(hospital.order(number=2))
+    assert len(hospital.on_disk) == len(before) + 1
 
 
 # --- the order: decide, charge, cosign, compute, keep, seal ------------------------------------------------------

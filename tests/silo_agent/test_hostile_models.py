@@ -23,6 +23,7 @@ from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private import clipping, dpsgd
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.learning.private.step import Step
 from support.entropy import SeededEntropy
 from support.releases import contribution
@@ -91,7 +92,7 @@ def cohort(study):
 
 
 def make_learner(study, folder):
-    sources = {"entropy": SeededEntropy(1)}
+    sources = {"draws": FreshDraws(SeededEntropy(1))}
     return Learner(study, Path("none"), "ward", 0.25, folder, identified_by=["patient"], **sources, device="cpu")
 
 

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from policies.plan.release import plan
 from protos.messages import MessageError, Signature, Task, Tensor
+from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.private import release as private
 from support.planted import FIVE, FOUR, goes_on, refused, standing
 
 pytestmark = pytest.mark.sampled
@@ -191,6 +194,20 @@ def test_with_distributed_noise_nobody_may_be_missing_among_the_participants(fiv
         coordinator.ask(name, replace(asked, participants=FOUR))
         refused(coordinator, name, Task.CONTRIBUTE, "opening", "no silo may be missing, but these are: polar")
         assert silos[name].charges == []
+
+
+@pytest.mark.parametrize("taking_part", [FOUR, FIVE])
+def test_distributed_noise_is_drawn_in_shares_of_those_who_take_part(five, monkeypatch, taking_part):
+    """Of five who are listed four may be in a sum. Shares as if all five were would leave the sum short of noise."""
+    sigmas, draw = [], private.discrete_gaussian
+    monkeypatch.setattr(private, "discrete_gaussian", lambda *given: sigmas.append(given[1]) or draw(*given))
+    coordinator, _ = five(privacy={"mode": "distributed"})
+    place, roster = coordinator.begin(0, silos=taking_part)
+    coordinator.gather(place, roster, Tensor.COUNTS)
+    study = coordinator.study
+    step, release = Grid.of(study).step, plan(study).release(0, Tensor.COUNTS)
+    share = private.share_sd(release, mode="distributed", silos=len(taking_part), colluders=1, step=step)
+    assert sigmas == [pytest.approx(share / step)] * len(taking_part)
 
 
 def test_with_distributed_noise_nobody_may_be_missing_among_the_survivors(five):

@@ -26,6 +26,7 @@ from support import party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
 from support.small_cohort import policy_document, write_sites, write_yaml
+from support.starving import Starving
 from support.task_points import TaskCrash
 
 HUB = "hub"
@@ -41,7 +42,7 @@ class CrashFederation:
     study: Study
     credentials: Mapping[str, Path]
     """Folders with certificate, key and authority, by party: `credentials_of`."""
-    doomed: tuple[str, Crash] | None = None
+    doomed: tuple[str, Crash | Starving] | None = None
     apart: Mapping[str, Crash | None] = field(default_factory=dict)
     """Agents that have a process train their personal model; such a process may be doomed, and its agent with it."""
     killed: bool = False
@@ -131,7 +132,7 @@ class CrashFederation:
                 (folder / party_process.APART).write_text(pickle.dumps(self.apart[silo]).hex())
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
 
-    def _start(self, name: str, crash: Crash | TaskCrash | None = None) -> None:
+    def _start(self, name: str, crash: Crash | TaskCrash | Starving | None = None) -> None:
         party = "coordinator" if name == HUB else "silo"
         self.processes[name] = party_process.start(party, self.root / name, crash)
 

@@ -28,6 +28,7 @@ from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.device import limit_threads
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.protocol import publishing
 
 KEYS = GroupKeys(b"ckks", b"g" * 32, b"c" * 32)
@@ -45,7 +46,7 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
             0.25,
             Path(folder),
             identified_by=["patient"],
-            entropy=SystemEntropy(),
+            draws=FreshDraws(SystemEntropy()),
             device="cpu",
         )
         model, digest = SharedModel.start(study), ""
@@ -54,7 +55,7 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
             place = Place(study.digest, number, 1)
             for tensor in map(Tensor, plan(study).tensors(number)):
                 total = sums[number, str(tensor)]
-                learner.check_sum(tensor, total, silos)
+                learner.check_sum(tensor, total, place, silos)
                 opened = total.astype("<i8").tobytes()
                 means = learner.open(tensor, total, place, model, silos)
                 model = means.model

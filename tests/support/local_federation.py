@@ -22,6 +22,7 @@ from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import train_round
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 
@@ -96,7 +97,7 @@ class LocalFederation:
                 HOLDOUT,
                 home,
                 identified_by=["patient"],
-                entropy=SeededEntropy(100 * seed + number),
+                draws=FreshDraws(SeededEntropy(100 * seed + number)),
                 device="cpu",
             )
         personal = {silo: SeededEntropy(b"personal %d" % number) for number, silo in enumerate(learners)}
@@ -141,7 +142,7 @@ class LocalFederation:
         if tensor is Tensor.HEADS:
             solution = self.learners[solver].solve(total, place, self.models[solver], silos)
         for silo, learner in self.learners.items():
-            learner.check_sum(tensor, total, silos)
+            learner.check_sum(tensor, total, place, silos)
             opened = learner.open(tensor, total, place, self.models[silo], silos)
             self.models[silo] = opened.model
             if opened.results is not None:

@@ -16,15 +16,17 @@ from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import train_up_to
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
 from silo_agent.storage.folders import StudyFolder
-from silo_agent.storage.state import State
+from silo_agent.storage.rows import rows_of
 from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import HOLDOUT, write_patients
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 
 SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
 EPSILONS = {"budget": {**policy_document()["budget"], "epsilon": 20.0}}
@@ -70,7 +72,7 @@ class LocalSilo:
 
     def start(self) -> None:
         entropy, self.metrics = SystemEntropy(), Metrics()
-        self.state = State(self.folder / "state")
+        self.state = keyed(self.folder / "state")
         self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
 
         def learner(study: Study) -> Learner:
@@ -85,8 +87,9 @@ class LocalSilo:
                 HOLDOUT,
                 folder,
                 identified_by=["patient"],
-                entropy=entropy,
+                draws=FreshDraws(entropy),
                 device="cpu",
+                kept=rows_of(self.state.files.study(study.digest), self.credential, entropy),
             )
 
         def personal(study: Study, round_number: int) -> None:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.pki.admission import Token
 from crypto.pki.authority import issuing, root, timestamping
+from crypto.pki.authority.building import read_request
 from crypto.pki.authority.issuing import BUNDLE_FILE, ROOT_LISTS_FILE, IssuingAuthority
 from crypto.pki.authority.keeping import Keeper
 from crypto.pki.authority.service.server import Service
@@ -66,11 +67,15 @@ class Online:
         home: Path | None = None,
         data_set: str | None = None,
         now: datetime | None = None,
+        named: bool = True,
     ) -> Path:
-        """A party's folder, with key, certificate, authorities and lists."""
-        token = self.admit(role, name, data_set=data_set)
+        """A party's folder, with key, certificate, authorities and lists. Its admission names its key, if `named`."""
         home = home or self.folder / f"{Role(role).value}-{name}"
-        request = create_request(home, token.admission.subject, token.admission.hosts).read_bytes()
+        party = subject(role, name) if data_set is None else Subject(Identity(Role(role), name), data_set)
+        hosts = LOOPBACK if party.identity.role is Role.COORDINATOR else ()
+        request = create_request(home, party, hosts).read_bytes()
+        key = read_request(request).fingerprint
+        token = self.admit(role, name, data_set=data_set, key=key if named else None)
         (home / "certificate.pem").write_bytes(self.authority.redeem(request, token, now=now))
         (home / "authority.pem").write_bytes(self.pem)
         self.bring_lists(home)

@@ -30,11 +30,13 @@ from silo_agent.data.split import split
 from silo_agent.learning import apart, personal_process
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import Job, train_up_to
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.storage.folders import StudyFolder
 from support import moving_clock
 from support.crash_points import Crash, CrashPoints
 from support.fork_server import TESTS, ForkedPopen
 from support.placed_entropy import PlacedEntropy
+from support.starving import Starving
 from support.task_points import TaskCrash
 
 PATIENCE = "patience"
@@ -46,19 +48,20 @@ PERSONAL_WRITES = "personal-writes"
 """File beside an agent's configuration: the durable writes of that process."""
 
 
-def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
+def _begin(folder: Path, crash: Crash | TaskCrash | Starving | None) -> None:
     log = os.open(folder / "log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
     structlog.reset_defaults()
     logs.configure()
-    CrashPoints(folder / "writes", crash if isinstance(crash, Crash) else None).install()
-    if isinstance(crash, TaskCrash):
+    if not isinstance(crash, Starving):  # its notes would be what cannot be opened
+        CrashPoints(folder / "writes", crash if isinstance(crash, Crash) else None).install()
+    if isinstance(crash, (TaskCrash, Starving)):
         crash.install()
 
 
-def coordinator(folder: Path, crash: Crash | None) -> None:
+def coordinator(folder: Path, crash: Crash | Starving | None) -> None:
     _begin(folder, crash)
     moving_clock.install()
     patience = folder / PATIENCE
@@ -72,7 +75,7 @@ def coordinator(folder: Path, crash: Crash | None) -> None:
     server.close()
 
 
-def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
+def silo(folder: Path, crash: Crash | TaskCrash | Starving | None) -> None:
     _begin(folder, crash)
     entropy = PlacedEntropy(folder.name)
     Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
@@ -105,6 +108,7 @@ def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
         apart._start = lambda job: _start_personal(folder, job)  # the same, its draws named
     else:
         assembly.Apart = Here  # type: ignore[assignment,misc]  # as the entropy
+    assembly.KeyedDraws = lambda _: FreshDraws(entropy)  # type: ignore[assignment,misc]  # as they are named
     assembly.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # predictable, for this process alone
     assembly.run_agent(AgentConfig.load(folder / "agent.yaml"), until_finished=True)
 
@@ -145,7 +149,7 @@ def _start_personal(folder: Path, job: Job) -> subprocess.Popen[bytes]:
     return process
 
 
-def start(party: str, folder: Path, crash: Crash | TaskCrash | None) -> subprocess.Popen[bytes]:
+def start(party: str, folder: Path, crash: Crash | TaskCrash | Starving | None) -> subprocess.Popen[bytes]:
     """Start one as a process of its own, which dies where it is told to."""
     command = [sys.executable, "-m", "support.party_process", party, str(folder), pickle.dumps(crash).hex()]
     return ForkedPopen(command, stdin=subprocess.DEVNULL)

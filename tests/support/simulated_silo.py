@@ -55,6 +55,7 @@ from support.cosigners import witnessed
 from support.simulated_coordinator import SimulatedCoordinator, add_up
 from support.simulated_witness import Witness, plain
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 
 Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
 """Of one message: once; again, because the reply was lost; never, or only its reply never, or later than all that the
@@ -182,7 +183,7 @@ class _Gate:
         release = plan(order.study).release(order.place.round, order.tensor)
         kind, label = release.ring, order.label
         frames = sealer.seal(kind, compute(order.place, release), label, masks)
-        path = self.state.keep_sealed(order.place.study, label.digest, frames)
+        path = self.state.keep_sealed(order.place, label.digest, frames)
         self.silo.witness.sealed(masks, kind, label, path.read_bytes())
         return path
 
@@ -225,7 +226,7 @@ class _Learner:
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
         return plain(self.silo.coordinator.study, self.silo.name, place.round, release.tensor)
 
-    def check_sum(self, tensor: Tensor, total: NDArray[np.int64], silos: int) -> None:
+    def check_sum(self, tensor: Tensor, total: NDArray[np.int64], _place: Place, silos: int, **_: int) -> None:
         work = self.silo.work
         assert work.place is not None
         assert silos == len(work.survivors)
@@ -293,7 +294,7 @@ class SimulatedSilo:
         """The process dies, if it has not yet, and begins again."""
         self.die()
         entropy = SystemEntropy()
-        self._state = State(self.folder)
+        self._state = keyed(self.folder)
         self.session = session_name(self.folder, self.credential, entropy)
         self._client = _Client(self)
         self._gate = _LedgerGate(self, self._state) if self.cosigners else _Gate(self, self._state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from crypto.errors import EnrolmentError
+from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
 from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
@@ -21,6 +22,7 @@ from crypto.pki.authority.readmission import READMISSIONS_FILE, to_json
 from crypto.pki.authority.register import Register
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import make_folder, replace, write_new
+from crypto.pki.known_keys import read_peers
 from crypto.pki.reading import key_fingerprint
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the authority: the root, or an issuing authority.")]
@@ -118,6 +120,10 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
     host: Annotated[list[str] | None, typer.Option(help="DNS name of a coordinator; repeatable.")] = None,
     days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
     redeem_days: Annotated[int, typer.Option(help="Days until the token must have been used.")] = 14,
+    key: Annotated[
+        str | None,
+        typer.Option(help="SHA-256 of the party's key, if it has one: others accept a new key by no other admission."),
+    ] = None,
     url: Annotated[str | None, typer.Option(help="Where the issuing authority answers: https://host:port.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="New file for the token, readable by you alone; by default it is printed.")
@@ -138,6 +144,7 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
             days=days,
             redeem_days=redeem_days,
             hosts=host or [],
+            key=_digest(key),
             url=url,
             passphrase=passphrase(confirm=False),
         )
@@ -162,19 +169,40 @@ def readmit(
     out: Annotated[
         Path, typer.Option(help=f"New file, to be put into the issuing authority's folder as {READMISSIONS_FILE}.")
     ],
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="What `fedward-authority keys` wrote, for those whose keys this root has not named yet."),
+    ] = None,
     days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
 ) -> None:
-    """Admit everybody again who is admitted, before that ends or under a new root. The parties do nothing."""
+    """Admit everybody again who is admitted, each with their key. The parties do nothing."""
     with diagnosed():
         require_new(out)
-        made = root.readmit(folder, days=days, passphrase=passphrase(confirm=False))
+        known = {} if keys is None else _keys(keys)
+        made = root.readmit(folder, days=days, keys=known, passphrase=passphrase(confirm=False))
         write_new(out, to_json(made), secret=False)
         for one in made:
-            typer.echo(f"admitted {one.subject} until {one.expires:%Y-%m-%d}")
+            new = ": compare it with the party before you carry the file on" if one.key in known.values() else ""
+            typer.echo(f"admitted {one.subject} until {one.expires:%Y-%m-%d} for the key with SHA-256 {one.key}{new}")
         typer.echo(
             f"put {out} into the issuing authority's folder as {READMISSIONS_FILE}; whoever renews from then on is"
             " certified by these"
         )
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Folder of the issuing authority.")],
+    out: Annotated[Path, typer.Option(help="New file: a party and the SHA-256 of its key on each line.")],
+) -> None:
+    """Write down which key redeemed each party's token, for `readmit --keys` and for peers.txt.
+
+    Whoever has this machine can write another key there: compare each with its party.
+    """
+    with diagnosed():
+        require_new(out)
+        found = IssuingAuthority.load(folder, passphrase=passphrase(confirm=False)).keys()
+        write_new(out, "".join(f"{uri} {key}\n" for uri, key in sorted(found.items())).encode(), secret=False)
+        typer.echo(f"{out} has {len(found)} keys: compare each with its party")
 
 
 def revoke(  # noqa: PLR0917  # typer calls it, by name
@@ -252,12 +280,32 @@ def register(folder: Folder) -> None:
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    issuing, delegate, timestamping, certify_timestamps, admit, readmit, revoke, crl, register,
+    issuing, delegate, timestamping, certify_timestamps, admit, keys, readmit, revoke, crl, register,
 )  # fmt: skip
 
 
 def _is_issuing(folder: Path) -> bool:
     return (folder / online.KEY_FILE).exists()
+
+
+def _keys(path: Path) -> dict[str, str]:
+    """What `keys` wrote. Raises `EnrolmentError`, also for a party with two keys."""
+    try:
+        found = read_peers(path)
+    except CertificateError as error:
+        raise EnrolmentError(str(error)) from None
+    several = sorted(uri for uri, some in found.items() if len(some) > 1)
+    if several:
+        msg = f"{path.name} has several keys of {', '.join(several)}; leave the one that the party has"
+        raise EnrolmentError(msg)
+    return {uri: next(iter(some)) for uri, some in found.items()}
+
+
+def _digest(key: str | None) -> str | None:
+    if key is not None and not re.fullmatch(r"[0-9a-f]{64}", key):
+        msg = "--key is the SHA-256 of the party's key in 64 digits, as its enrolment prints it"
+        raise EnrolmentError(msg)
+    return key
 
 
 def _number(serial: str) -> int:

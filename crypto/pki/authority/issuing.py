@@ -106,6 +106,11 @@ class IssuingAuthority:
         )
         raise EnrolmentError(msg)
 
+    def keys(self) -> dict[str, str]:
+        """The parties' URIs with the SHA-256 of the key that redeemed their newest token. Raises `EnrolmentError`."""
+        with self._guard, Register.open(self._folder) as register:
+            return register.redeemed()
+
     @property
     def certificate(self) -> x509.Certificate:
         """The authority's own certificate."""
@@ -168,7 +173,7 @@ class IssuingAuthority:
         """
         now, asked = now or datetime.now(UTC), read_request(request)
         trust = Trust(self.authority_pem, lambda: self._lists(now))
-        holder = trust.examine(certificate_pem)
+        holder = trust.vouched(certificate_pem)  # whose key it is, the register says
         trust.judge(holder, now=now)
         if holder.admission is None:
             msg = (
@@ -185,7 +190,7 @@ class IssuingAuthority:
             raise EnrolmentError(msg)
         with self._guard, Register.open(self._folder) as register:
             self._require_unrevoked(register, held)  # whatever a root has admitted since, and did not know of this
-            admission = self._readmitted(held, register.revoked())
+            admission = self._readmitted(held, asked.fingerprint, register.revoked())
             self._require_admitted(admission, now)
             self._require_same(asked, admission)
             return self._issue(register, asked, admission, now)
@@ -237,8 +242,8 @@ class IssuingAuthority:
         register.record(pem, admission.subject, admission.hosts, admission=admission)
         return pem
 
-    def _readmitted(self, admission: Admission, gone: Collection[int]) -> Admission:
-        """The party's admission that lasts longest: the one that it has, or one that a root has made since.
+    def _readmitted(self, admission: Admission, key: str, gone: Collection[int]) -> Admission:
+        """The party's newest admission for its key: the one that it has, or one that a root has made since.
 
         Left out is what was taken back here (`gone`) or by the root of the party's own admission: a token that came
         after it counts, also if it ends sooner. What another root took back stays in, and the party gets nothing then.
@@ -248,11 +253,12 @@ class IssuingAuthority:
             one
             for one in readmission.read(self._folder / READMISSIONS_FILE)
             if (one.subject, one.hosts) == (admission.subject, admission.hosts)
+            and one.key in (None, key)
             and self._bundle.root(one.root)
             and one.serial not in gone
             and not (root and one.root == admission.root and lists.revoked(root, one.serial))
         ]
-        return max([admission, *again], key=lambda one: one.expires)
+        return max([admission, *again], key=lambda one: (one.number, one.expires))
 
     def _require_admitted(self, admission: Admission, now: datetime) -> None:
         root = self._bundle.root(admission.root)
@@ -288,6 +294,8 @@ class IssuingAuthority:
         if tuple(sorted(asked.hosts)) != admission.hosts:
             wanted, given = (", ".join(sorted(some)) or "none" for some in (asked.hosts, admission.hosts))
             faults.append(f"its hosts are {wanted}, and admitted are {given}")
+        if admission.key not in (None, asked.fingerprint):
+            faults.append(f"its key has SHA-256 {asked.fingerprint}, and admitted is the key with {admission.key}")
         if faults:
             msg = f"the request is not what was admitted: {'; '.join(faults)}; make it as admitted, or ask for a token"
             raise EnrolmentError(msg)

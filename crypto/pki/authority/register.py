@@ -19,6 +19,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self, cast
@@ -43,6 +44,17 @@ _WITH_SUBJECT = (CERTIFICATE, ADMISSION)
 
 Entry = Mapping[str, Any]
 """One entry: `kind`, and the fields that the methods of `Register` write."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Who is admitted, by the newest admission."""
+
+    subject: Subject
+    hosts: tuple[str, ...]
+    until: datetime
+    key: str | None
+    """SHA-256 of the key that the admission names; None if it names none."""
 
 
 class Register:
@@ -113,6 +125,7 @@ class Register:
             data_set=admission.subject.data_set,
             institution=admission.subject.institution,
             hosts=list(admission.hosts),
+            key=admission.key,
             not_after=admission.expires.isoformat(),
             redeem_until=admission.redeem_until.isoformat(),
         )
@@ -133,19 +146,17 @@ class Register:
             raise EnrolmentError(msg)
         return int(found[-1]["serial"], 16)
 
-    def standing(self, now: datetime) -> list[tuple[Subject, tuple[str, ...], datetime]]:
-        """Return who is admitted now, with hosts and last time: not taken back, by this root or one before it.
-
-        Raises as `entries`.
-        """
+    def standing(self, now: datetime) -> list[Admitted]:
+        """Return who is admitted now: not taken back, by this root or one before it. Raises as `entries`."""
         entries = self.entries()
         gone = {one["serial"] for one in entries if one["kind"] == REVOCATION}
         newest = {one["identity"]: one for one in entries if one["kind"] == ADMISSION}
         return [
-            (
+            Admitted(
                 Subject(Identity.parse(one["identity"]), one["data_set"], one.get("institution")),
                 tuple(one["hosts"]),
                 datetime.fromisoformat(one["not_after"]),
+                one.get("key"),
             )
             for one in newest.values()
             if one["serial"] not in gone and datetime.fromisoformat(one["not_after"]) > now
@@ -167,6 +178,14 @@ class Register:
                 " is not your key, tell the authority at once, and have it revoke the admission and make a new token"
             )
             raise EnrolmentError(msg)
+
+    def next_number(self) -> int:
+        """The number of the entry that is written next, from 1. Raises as `entries`."""
+        return len(self.entries()) + 1
+
+    def redeemed(self) -> dict[str, str]:
+        """Return the URIs of parties with the key that redeemed their newest token. Raises as `entries`."""
+        return {one["identity"]: one["key"] for one in self.entries() if one["kind"] == REDEMPTION}
 
     def succeed(self, root: str) -> None:
         """Append that a new root, with this SHA-256, goes on with the register, durably. Raises `EnrolmentError`."""

@@ -9,7 +9,7 @@ which is archived. The person must know whom the request came from, and must kee
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from crypto.pki.admission import SECRET_BYTES, Admission, Token, secret_digest
 from crypto.pki.authority import building
 from crypto.pki.authority.building import Request, period, read_request, require_hosts
 from crypto.pki.authority.keeping import Keeper, load_key, make_list
-from crypto.pki.authority.register import REGISTER_FILE, Register
+from crypto.pki.authority.register import REGISTER_FILE, Admitted, Register
 from crypto.pki.chain import Bundle
 from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
@@ -129,13 +129,15 @@ def admit(  # what the root promises has so many parts
     days: int,
     redeem_days: int,
     hosts: Sequence[str] = (),
+    key: str | None = None,
     url: str | None = None,
     passphrase: bytes | None = None,
     now: datetime | None = None,
 ) -> Token:
     """Admit a party: it may be certified by an issuing authority for `days`, first by this token. Return the token.
 
-    The token gets its first certificate within `redeem_days`. Raises `EnrolmentError` as `sign`.
+    The token gets its first certificate within `redeem_days`, and for the `key` with this SHA-256 alone if it is given:
+    a party that others have met changes its key by no other admission. Raises `EnrolmentError` as `sign`.
     """
     require_hosts(subject, hosts)
     building.require_names(hosts)
@@ -144,51 +146,84 @@ def admit(  # what the root promises has so many parts
     (_, expires), (_, redeem_until) = period(days, now), period(redeem_days, now)
     keeper.end_before(expires)
     secret = secrets.token_bytes(SECRET_BYTES)
-    admission = _admission(keeper, subject, hosts, expires, redeem_until, secret)
-    token = Token(admission, secret, url)
     with Register.open(folder) as register:
         register.require_free(subject)
+        times = expires, redeem_until
+        admission = _admission(keeper, register, (subject, hosts, key), times, secret, now)
+        token = Token(admission, secret, url)
         register.admit(admission)
     return token
 
 
 def readmit(
-    folder: Path, *, days: int, passphrase: bytes | None = None, now: datetime | None = None
+    folder: Path,
+    *,
+    days: int,
+    keys: Mapping[str, str] | None = None,
+    passphrase: bytes | None = None,
+    now: datetime | None = None,
 ) -> list[Admission]:
     """Admit everybody again, for `days`, whom this root or one before it has admitted and nobody took back.
 
-    An issuing authority puts these admissions into the certificates that it renews (`readmission`): of several the one
-    that lasts longest. Nobody can redeem one as a token. Raises `EnrolmentError`, also if nobody is admitted, or
-    somebody for longer already.
+    Each admission names the party's key: the one that the party's newest admission names or else, of `keys`, the one
+    by its URI, which somebody has compared with the party. Who has neither has redeemed no token yet and is left out.
+    An issuing authority puts these admissions into the certificates that it renews (`readmission`). Nobody can redeem
+    one as a token. Raises `EnrolmentError`, also if nobody is admitted whose key is known, if somebody is admitted for
+    longer already, or if `keys` has another key than the root itself has named.
     """
     keeper, now = load(folder, passphrase), now or datetime.now(UTC)
     _require_delegable(keeper)
     (begins, expires) = period(days, now)
     keeper.end_before(expires)
     with Register.open(folder) as register:
-        parties = register.standing(now)
-        if not parties:
-            msg = (
-                "nobody is admitted now, so there is nobody to admit again; make tokens with `fedward-authority admit`"
-            )
-            raise EnrolmentError(msg)
-        last = max(until for *_, until in parties)
+        parties = _with_keys(register.standing(now), keys or {})
+        last = max(one.until for one, _ in parties)
         if last >= expires:
             msg = f"somebody is admitted until {last:%Y-%m-%d} already; give --days {(last - now).days + 2} or more"
             raise EnrolmentError(msg)
-        # The secret is forgotten at once.
-        made = [
-            _admission(keeper, subject, hosts, expires, begins, secrets.token_bytes(SECRET_BYTES))
-            for subject, hosts, _ in parties
-        ]
-        for admission in made:
-            register.admit(admission)
+        made = []
+        for one, key in parties:
+            secret = secrets.token_bytes(SECRET_BYTES)  # forgotten at once
+            who = one.subject, one.hosts, key
+            made.append(_admission(keeper, register, who, (expires, begins), secret, now))
+            register.admit(made[-1])
     return made
 
 
+def _with_keys(admitted: Sequence[Admitted], keys: Mapping[str, str]) -> list[tuple[Admitted, str]]:
+    """Return who is admitted with a key. Raises `EnrolmentError`."""
+    found = []
+    for one in admitted:
+        uri = one.subject.identity.uri
+        given, named = keys.get(uri), one.key
+        if given is not None and named is not None and given != named:
+            msg = (
+                f"the root has named the key {named} of {uri}, and the file of keys has {given}; a party changes its"
+                " key only by `fedward-authority admit --key`, so find out whose that key is, and take its line out"
+            )
+            raise EnrolmentError(msg)
+        key = named or given
+        if key is not None:
+            found.append((one, key))
+    if not found:
+        msg = (
+            "nobody is admitted now whose key is known, so there is nobody to admit again; make tokens with"
+            " `fedward-authority admit`, or bring the keys that redeemed them (`fedward-authority keys`) with --keys"
+        )
+        raise EnrolmentError(msg)
+    return found
+
+
 def _admission(  # noqa: PLR0917  # what the root promises has so many parts
-    keeper: Keeper, subject: Subject, hosts: Sequence[str], expires: datetime, redeem_until: datetime, secret: bytes
+    keeper: Keeper,
+    register: Register,
+    who: tuple[Subject, Sequence[str], str | None],
+    times: tuple[datetime, datetime],
+    secret: bytes,
+    now: datetime | None,
 ) -> Admission:
+    """`who` is the party with hosts and key, `times` are the last of the admission and of its token."""
+    (subject, hosts, key), (expires, redeem_until) = who, times
     return Admission(
         root=fingerprint_of(keeper.certificate),
         serial=x509.random_serial_number(),
@@ -197,6 +232,9 @@ def _admission(  # noqa: PLR0917  # what the root promises has so many parts
         expires=expires,
         redeem_until=min(redeem_until, expires),
         secret_sha256=secret_digest(secret),
+        key=key,
+        made=(now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0),
+        number=register.next_number(),
     ).signed(keeper.key)
 
 

@@ -68,6 +68,12 @@ def enrol(
         create_request(folder, asked.subject, asked.hosts, passphrase=passphrase)
     key_pem = open_key((folder / KEY_FILE).read_bytes(), passphrase)
     request_pem, key = request_of(key_pem, asked.subject, asked.hosts)
+    if asked.key not in (None, key):
+        msg = (
+            f"the token is for the key with SHA-256 {asked.key}, and {KEY_FILE} has {key}; enrol in the folder whose"
+            " key you told the authority, or ask it for another token"
+        )
+        raise EnrolmentError(msg)
     replace(folder / REQUEST_FILE, request_pem)
     certificate_pem = link.enroll(request_pem, token.text())
     bundle_pem = link.bundle()

@@ -49,13 +49,21 @@ class Files:
     lists: Path
     passphrase: Path | None = None
     """File with the key's passphrase; None if it has none."""
+    memory: Path | None = None
+    """The memory of other parties' keys (`known_keys`); None if this party keeps none."""
 
     @classmethod
-    def of(
-        cls, certificate: Path, key: Path, authority: Path, lists: Path | None, passphrase: Path | None = None
+    def of(  # noqa: PLR0917  # the files of a configuration, in its order
+        cls,
+        certificate: Path,
+        key: Path,
+        authority: Path,
+        lists: Path | None,
+        passphrase: Path | None = None,
+        memory: Path | None = None,
     ) -> Self:
         """The lists lie beside the authorities if nothing else is said."""
-        return cls(certificate, key, authority, lists or authority.parent / LISTS_FILE, passphrase)
+        return cls(certificate, key, authority, lists or authority.parent / LISTS_FILE, passphrase, memory)
 
 
 @dataclass(frozen=True)
@@ -153,14 +161,15 @@ def _counting(authority: Path, link: Link, lists_pem: bytes, kept: bytes) -> tup
     return merged, lists_pem, fault if strangers else None
 
 
-def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
+def load(files: Files, url: str | None, proxy: str | None = None, *, keeps: bool = False) -> Credential:
     """Load a party's credential; if the lists are missing or stale, fetch them first, if there is an `url`.
 
-    Raises `CertificateError`.
+    With `keeps` this program keeps the memory of keys: whoever runs for long, and not a command beside it. Raises
+    `CertificateError`.
     """
     lists = files.lists if files.lists.exists() else None
     try:
-        return _credential(files, lists)
+        return _credential(files, lists, keeps=keeps)
     except CertificateError as first:
         if url is None:
             raise
@@ -170,13 +179,21 @@ def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
         except (EnrolmentError, CertificateError) as second:
             why = f". No newer lists could be fetched: {second}"
         try:
-            return _credential(files, files.lists if files.lists.exists() else None)
+            return _credential(files, files.lists if files.lists.exists() else None, keeps=keeps)
         except CertificateError as last:
             raise CertificateError(f"{first}{why}" if why else str(last)) from None
 
 
-def _credential(files: Files, lists: Path | None) -> Credential:
-    return Credential.load(files.certificate, files.key, files.authority, lists, passphrase=files.passphrase)
+def _credential(files: Files, lists: Path | None, *, keeps: bool) -> Credential:
+    return Credential.load(
+        files.certificate,
+        files.key,
+        files.authority,
+        lists,
+        passphrase=files.passphrase,
+        memory=files.memory,
+        keeps=keeps,
+    )
 
 
 def _bundle(path: Path) -> Bundle:
@@ -223,6 +240,9 @@ class Renewal:
     def look(self) -> None:
         """Fetch lists and authorities, renew if it is time, tell the times, warn of what ends soon."""
         now = self._clock()
+        began = self._credential.trust.keys.just_begun()
+        if began is not None:
+            self._tell("info", began)
         self._attempt("lists", self._fetch)
         if due(*valid(self._credential.certificate_pem), now) and (self._next_try is None or now >= self._next_try):
             self._next_try = now + AGAIN * (1 + random.random() / 2)  # noqa: S311  # no secret

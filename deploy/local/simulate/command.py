@@ -200,7 +200,8 @@ def _read(
     from deploy.local.simulate.variants import renamed
 
     files = [file for file in data_files(data, silos_by) if test is None or file.resolve() != test.resolve()]
-    require_no_agents_data([*files, *([test] if test else [])], agents)
+    for unseen in require_no_agents_data([*files, *([test] if test else [])], agents):
+        typer.echo(unseen, err=True)
     silos = read_silos(files, study.data, silos_by)
     sizes = {name: len(own) for name, own in silos.records.items()}
     names = study.silos if set(study.silos) == set(sizes) else tuple(sizes)

@@ -33,6 +33,7 @@ from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.storage.folders import StudyFolder
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
@@ -43,7 +44,7 @@ class VirtualSilo(Learner):
 
     def __init__(self, study: Study, silo: Silo, folder: Path, entropy: Entropy, device: str) -> None:
         super().__init__(
-            study, folder / "none", "simulated", 0.5, folder, identified_by=(), entropy=entropy, device=device
+            study, folder / "none", "simulated", 0.5, folder, identified_by=(), draws=FreshDraws(entropy), device=device
         )
         self._silo = silo
 
@@ -164,7 +165,7 @@ def _open(
     """
     first, *others = learners.values()
     silos = len(learners)
-    first.check_sum(tensor, total, silos)
+    first.check_sum(tensor, total, place, silos)
     opened = first.open(tensor, total, place, model, silos)
     if tensor is not Tensor.METRICS:
         for learner in others:

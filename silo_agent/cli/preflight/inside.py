@@ -59,7 +59,7 @@ def data(subject: Subject) -> Finding:
     from silo_agent.data.profiling.profile import profile
     from silo_agent.data.sources.sql import RecordError, is_missing
     from silo_agent.data.table import Written
-    from silo_agent.storage.approvals import no_data, source_of
+    from silo_agent.storage.approvals import looked_at, source_of
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.rows import withdrawn_of
 
@@ -68,9 +68,7 @@ def data(subject: Subject) -> Finding:
         held = subject.policy()
     except (SiloError, PolicyError):
         raise Skipped("the policy fails") from None  # noqa: EM101, TRY003  # the whole text
-    source = source_of(subject.settings, study, held)
-    if source is None:
-        raise SiloError(no_data("agent.yaml", study.name, subject.settings.named))
+    source = looked_at(subject.settings, study, held)
     gone = is_missing(source)
     if gone is not None:
         msg = f"the data are not there: {gone}; fix data or databases in agent.yaml"
@@ -103,6 +101,8 @@ def data(subject: Subject) -> Finding:
     most = study.privacy.max_patients
     text += f"; privacy.max_patients is {most}" if found.patients > most else ""
     text += f"; {', '.join(away)} alone give the label away: ask the study's authors" if away else ""
+    if source_of(subject.settings, study, held) is None:
+        text += "; nobody has approved the study yet: fedward-silo study approve"
     look = bool(found.left_out or away or found.patients > most)
     status = Status.FAILS if not found.kept else Status.LOOK if look else Status.OK
     return Finding("data", status, text, {"By column": columns, "By domain": domains})

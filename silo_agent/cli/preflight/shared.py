@@ -287,7 +287,10 @@ def _handshake(subject: Subject) -> Finding:
         msg = f"the TLS handshake fails ({why}); something on the way may answer in the coordinator's place"
         raise OSError(msg) from None
     pem = ssl.DER_cert_to_PEM_cert(der or b"").encode()
-    trust = Trust.load(settings.authority, settings.crls) if newest is None else Trust(lambda: newest)
+    memory = settings.files.memory
+    trust = Trust.load(settings.authority, settings.crls, memory=memory)
+    if newest is not None:
+        trust = Trust(lambda: newest, keys=trust.keys)
     try:
         identity = trust.identify(pem, role=Role.COORDINATOR)
     except CryptoError as error:

@@ -34,7 +34,11 @@ class Store(Protocol):
         ...
 
     def recall(self) -> bytes:
-        """What was kept. Raises `SealError` if it cannot be opened, OSError if there was no reading."""
+        """What was kept. Raises `LocalFileError` if it cannot be opened, or if there was no reading."""
+        ...
+
+    def require_whole(self, *, begun: bool) -> None:
+        """Raise `LocalFileError` if what was kept cannot be opened, or is gone though the study has begun."""
         ...
 
     def keep(self, content: bytes) -> None:
@@ -42,7 +46,7 @@ class Store(Protocol):
         ...
 
     def withdrawn(self) -> Collection[str]:
-        """Everybody who has withdrawn, as in `Records.identities`. Raises `SealError`."""
+        """Everybody who has withdrawn, as in `Records.identities`. Raises `LocalFileError`."""
         ...
 
     def stamp(self) -> object:
@@ -65,7 +69,7 @@ def read_begun(
 ) -> Records:
     """`reader.read_fitting_records` of the rows that the study began with, which this keeps at the first reading.
 
-    Raises `DataError` at the first reading alone; `SealError` if what was kept cannot be opened; OSError.
+    Raises `DataError` at the first reading alone; `LocalFileError` if what was kept cannot be opened; OSError.
     """
     fresh = None if store.kept() else read_rows(source, schema, identified_by, written=written)
     with store.alone():
@@ -79,7 +83,10 @@ def read_begun(
 
 
 def forget(store: Store, people: Collection[str]) -> int:
-    """Remove some people's rows for good, within `Store.alone`. Returns how many rows. Raises `SealError`, OSError."""
+    """Remove some people's rows for good, within `Store.alone`. Returns how many rows.
+
+    Raises `LocalFileError`, OSError.
+    """
     if not store.kept():
         return 0
     table, written, patient = unpack(store.recall())
@@ -146,11 +153,12 @@ class _Packed:
         self.bad: list[int] = []
         known: dict[tuple[type, Cell], int] = {}
         for place, cell in enumerate(cells):
-            code = known.get((type(cell), cell))
+            # -0.0 equals 0.0, and a row must not be kept with the sign of another's.
+            key = (type(cell), repr(cell) if isinstance(cell, float) else cell)
+            code = known.get(key)
             if code is None:
                 try:
-                    code = self._texts.setdefault(_json(cell), len(self._texts))
-                    known[type(cell), cell] = code
+                    code = known[key] = self._texts.setdefault(_json(cell), len(self._texts))
                 except Exception:  # noqa: BLE001  # whatever a cell raises leaves out its row
                     self.bad.append(place)
                     code = 0
@@ -158,7 +166,9 @@ class _Packed:
 
     def array(self) -> pa.DictionaryArray:
         """The column, if none of its cells is bad."""
-        return pa.DictionaryArray.from_arrays(pa.array(self._codes, pa.int32()), pa.array(self._texts, pa.string()))
+        return pa.DictionaryArray.from_arrays(
+            pa.array(self._codes, pa.int32()), pa.array(self._texts, pa.large_string())
+        )
 
 
 def _json(cell: Cell) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -218,24 +218,6 @@ def is_missing(source: Path | SqlSource) -> Path | None:
     if isinstance(source, SqlSource):
         return source.missing
     return None if source.exists() else source
-
-
-def cells(row: Sequence[Any]) -> list[str | int | float | None]:
-    """A row as cells. A value that is neither text, number nor truth value becomes its text, as from Parquet.
-
-    Raises UnicodeEncodeError if a text is not UTF-8.
-    """
-    found = [_cell(value) for value in row]
-    for cell in found:
-        if isinstance(cell, str):
-            cell.encode()
-    return found
-
-
-def _cell(value: object) -> str | int | float | None:
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return str(bytes(value)) if isinstance(value, memoryview | bytearray) else str(value)
 
 
 def _open_sqlite(file: Path) -> sqlite3.Connection:

@@ -101,7 +101,7 @@ def refit(
         grown, shift, weight = parts(change)
         logits = torch.from_numpy(base + grown * tilt + step * shift + moved @ weight.T)
         loss = precision @ family.losses(logits, target).numpy()
-        error = precision[:, None] * family.residual(family.mean(logits), target).numpy()
+        error = precision[:, None] * family.residual(family.expected(logits), target).numpy()
         gradient = np.concatenate([[(error * tilt).sum()], step * error.sum(axis=0), (error.T @ moved).ravel()])
         return float(loss + change @ change / 2.0), gradient + change
 

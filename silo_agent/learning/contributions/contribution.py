@@ -20,6 +20,7 @@ from policies.documents.study import Study
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.families.registry import family_of
@@ -74,6 +75,10 @@ class Contribution(Protocol):
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Compute the release on made-up records, draw no noise and keep nothing. Raises whatever goes wrong."""
+        ...
+
+    def require_possible(self, release: Release, total: Integers, place: Place, silos: int, patients: Patients) -> None:
+        """Raise `SumError` if `silos` honest contributions of so many patients cannot have this sum."""
         ...
 
     def open(self, release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:

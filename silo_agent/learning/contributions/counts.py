@@ -11,18 +11,20 @@ from numpy.typing import NDArray
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions import drawing
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.each_record import Rows, exact_weights, sum_records
 from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model import SharedModel
-from silo_agent.storage.durable import write_whole
+from silo_agent.storage.checked import read_checked, write_checked
 from silo_agent.storage.folders import StudyFolder
 
 
 def noised_counts(folder: Path) -> NDArray[np.float64]:
-    """The opened, noised sizes (M,) of the domains. Raises FileNotFoundError if they were not opened yet."""
-    return np.array(json.loads(StudyFolder(folder).counts.read_bytes()), np.float64)
+    """The opened, noised sizes (M,) of the domains. Raises `LocalFileError` if they are damaged or not there."""
+    return np.array(json.loads(read_checked(StudyFolder(folder).counts)), np.float64)
 
 
 def of_large_domains(setting: Setting, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:
@@ -60,8 +62,16 @@ class Counts:
 
         return sum_records(len(cohort), release.values, term, strict=strict)
 
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """Numbers of patients, each silo's clamped."""
+        values, judge = drawing.judge(self._setting.study, total, release, silos)
+        judge.not_negative(values)
+        judge.inside(values, silos * patients.clamp)
+
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Store the domains' noised sizes. The model stays as it is."""
         counts, _ = summed(self._setting.study, total, release, silos)
-        write_whole(StudyFolder(self._setting.folder).counts, json.dumps(counts.tolist()).encode())
+        write_checked(StudyFolder(self._setting.folder).counts, json.dumps(counts.tolist()).encode())
         return Opened(model)

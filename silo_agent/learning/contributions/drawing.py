@@ -14,9 +14,11 @@ from crypto.rings.grid import from_grid
 from crypto.rings.rings import ring_of
 from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
+from policies.plan import grids
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.learning.contributions.contribution import Integers, Setting
+from silo_agent.learning.contributions.possible import Judge
 from silo_agent.learning.private import release as private
 
 
@@ -32,7 +34,8 @@ class Grid:
     def of(cls, study: Study) -> Grid:
         """The grid that `study.privacy.max_patients` implies."""
         limit = ring_of("ckks").limit(len(study.silos))
-        return cls(*private.grid(study.privacy.max_patients, limit), limit)
+        sums = grids.sums_of(study.privacy.max_patients, limit)
+        return cls(sums.step, sums.bound, limit)
 
 
 def draw(
@@ -70,3 +73,15 @@ def summed(study: Study, total: Integers, release: Release, silos: int) -> tuple
     privacy = study.privacy
     sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=step)
     return from_grid(total, step), sd
+
+
+def judge(
+    study: Study, total: Integers, release: Release, silos: int, *, grid: Grid | None = None
+) -> tuple[NDArray[np.float64], Judge]:
+    """The opened sum (d,) in units of the statistic, and what judges whether it can be one of honest contributions.
+
+    `grid`: None for that of `Grid.of`.
+    """
+    privacy, on = study.privacy, grid or Grid.of(study)
+    sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=on.step)
+    return from_grid(total, on.step), Judge(release.tensor, sd, silos * on.step, on.bound)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,15 +18,17 @@ from silo_agent.data.records import Records
 from silo_agent.learning import kept
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import noised_counts, of_large_domains, small_domains
+from silo_agent.learning.contributions.possible import Judge, Patients, most_drawn
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.invariance.plain import train_plainly
 from silo_agent.learning.invariance.steps import Steps
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
+from silo_agent.learning.private.clipping import Grid as StepGrid
 from silo_agent.learning.private.dpsgd import EncoderUpdate, train_encoder
 from silo_agent.learning.recipes.feddar_linear import orthonormalised
 from silo_agent.learning.terms.cmi import FixedPrior, Prior
-from silo_agent.storage.durable import write_whole
+from silo_agent.storage.checked import read_checked, write_checked
 from silo_agent.storage.folders import StudyFolder
 
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
@@ -106,7 +109,7 @@ def _train_plainly(
     steps = Steps.start(study.encoder, count)
     before = [path for number in range(1, place.round) if (path := folder.environments(number)).exists()]
     if before:
-        steps = Steps.from_array(study.encoder, count, np.frombuffer(before[-1].read_bytes(), "<f8"))
+        steps = Steps.from_array(study.encoder, count, np.frombuffer(read_checked(before[-1]), "<f8"))
     steps.taken = shapes.steps_before(study, place.round)
     update = train_plainly(
         study,
@@ -121,7 +124,7 @@ def _train_plainly(
         device=setting.device,
         whole=shapes.steps_before(study, study.rounds + 1),
     )
-    write_whole(folder.environments(place.round), steps.to_array().astype("<f8").tobytes())
+    write_checked(folder.environments(place.round), steps.to_array().astype("<f8").tobytes())
     return update
 
 
@@ -129,13 +132,13 @@ def train_together(setting: Setting, cohort: Records, place: Place, model: Share
     """The silo's own encoder and heads (`encoder.together`). The encoder's change is kept for its sum."""
     vector = train(setting, encoder_release(setting.study), cohort, place, model).vector
     change, heads = np.split(vector, [shapes.encoder_values(setting.study)])
-    write_whole(StudyFolder(setting.folder).together(place), change.astype("<f8").tobytes())
+    write_checked(StudyFolder(setting.folder).together(place), change.astype("<f8").tobytes())
     return model.with_update(change, 1).with_heads(model.heads + heads.reshape(-1, model.heads.shape[1]), place.round)
 
 
 def trained_before(setting: Setting, place: Place) -> NDArray[np.float64]:
-    """The encoder's change that `train_together` kept in this attempt. Raises FileNotFoundError if there is none."""
-    return np.frombuffer(StudyFolder(setting.folder).together(place).read_bytes(), "<f8").astype(np.float64)
+    """The encoder's change that `train_together` kept in this attempt. Raises `LocalFileError` if there is none."""
+    return np.frombuffer(read_checked(StudyFolder(setting.folder).together(place)), "<f8").astype(np.float64)
 
 
 def _orthonormal(model: SharedModel) -> SharedModel:
@@ -175,13 +178,34 @@ class EncoderUpdates:
             kept.keep(_of_large_domains(setting, change), own, folder, place.round)
             vector = change.uploaded
             if update.prior is not None and plan.prior == "local":
-                write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
+                write_checked(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         setting.log.record(place, release)
         stream = KeyStream(setting.entropy.bytes(KEY_BYTES), b"encoder rounding")
         return to_grid_stochastic(vector, self._step, plan.max_update, stream)
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
+
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """The updates are no longer than the drawn patients' clipped gradients and the steps' noise can make them.
+
+        A gradient that enters moves the weights by at most rate * clip / batch, and for as many steps as momentum keeps
+        it. How many enter in all steps of all silos is a sum of independent draws. Terms that read weights alone move
+        them too and are not bounded here.
+        """
+        plan = self._setting.study.encoder
+        if not release.noise or terms.of_steps(plan) or plan.together:
+            return
+        grid = StepGrid.of(plan.clip, release.noise)
+        reach = plan.learning_rate / (1.0 - plan.momentum) / plan.batch_size
+        drawn = most_drawn(release.count * patients.total, release.sampling_rate)
+        sd = reach * grid.unit * grid.sigma * math.sqrt(release.count * silos)
+        # A step's noise is rounded down, and the update at random.
+        rounding = silos * (self._step + release.count * reach * grid.unit)
+        values = from_grid(total, self._step)
+        Judge(release.tensor, sd, rounding, patients.clamp).within_reach(values, reach * plan.clip * drawn, patients)
 
     def open(self, _release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """Add the uniform mean of the silos' updates to the shared encoder, and to heads that were trained with it."""
@@ -212,7 +236,7 @@ class EncoderUpdates:
         if isinstance(prior, Prior) and self._setting.study.encoder.prior == "local":
             kept = [path for r in range(1, round_number) if (path := self._prior_path(r)).exists()]
             if kept:
-                unflatten(prior, np.frombuffer(kept[-1].read_bytes(), "<f4"))
+                unflatten(prior, np.frombuffer(read_checked(kept[-1]), "<f4"))
         return prior
 
     def _prior_path(self, round_number: int) -> Path:

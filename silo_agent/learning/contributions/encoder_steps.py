@@ -14,9 +14,11 @@ from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions import drawing
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.contributions.drawing import Grid, draw
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import SEALED_NORM, sum_gradients
@@ -52,6 +54,13 @@ class EncoderSteps:
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
+
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """A sum of clipped gradients, each at most 1 long."""
+        values, judge = drawing.judge(self._setting.study, total, release, silos, grid=self._grid)
+        judge.within(values, patients.total)
 
     def open(self, _release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """Move the shared encoder by the mean of the silos' gradients, each divided by the public batch size.

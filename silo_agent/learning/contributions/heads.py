@@ -15,10 +15,11 @@ from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
-from silo_agent.learning.contributions import averaged_heads
+from silo_agent.learning.contributions import averaged_heads, drawing
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import of_large_domains, small_domains
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.families.family import Family, is_of_classes
@@ -64,7 +65,7 @@ class Heads:
             return averaged_heads.statistic(setting, cohort, place, model, rehearsed=strict)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
         most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
-        slack = rounding_slack(most, together + blocks, model.heads.shape[1], clip)
+        slack = rounding_slack(most, together + blocks, model.heads.shape[1])
         pooled = shapes.is_pooled(setting.study, place.round)
         evidence = None if pooled or not len(model.evidence) else model.gathered
         family = self._family(place)
@@ -94,7 +95,7 @@ class Heads:
         """The calibration's blocks."""
         setting, study = self._setting, self._setting.study
         encoder, together = model.build_encoder(), chunk_rows(study)
-        slack = rounding_slack(study.privacy.max_patients, together, model.heads.shape[1], 1.0)
+        slack = rounding_slack(study.privacy.max_patients, together, model.heads.shape[1])
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
@@ -111,6 +112,30 @@ class Heads:
             return calibration.blocks(sums, pooled=study.heads.calibration == "pooled")
 
         return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
+
+    def require_possible(self, release: Release, total: Integers, place: Place, silos: int, patients: Patients) -> None:
+        """Each block is at most as long as its patients are many, and its curvature is not negative.
+
+        Local heads (FedDAR's own recipes) have no bound, and are for public data alone.
+        """
+        study = self._setting.study
+        if study.composition.local_heads:
+            return
+        values, judge = drawing.judge(study, total, release, silos)
+        blocks = shapes.head_blocks(study, place.round)
+        most = patients.of_blocks(blocks)
+        if shapes.is_calibration(study, place.round):
+            for block, of_block in zip(values.reshape(blocks, -1), most, strict=True):
+                judge.within(block, of_block)
+            return
+        family = self._family(place)
+        width = shapes.head_width(study)
+        triangles = values[: blocks * (width * (width + 1) // 2)].reshape(blocks, -1)
+        gradients = values[triangles.size :].reshape(blocks, -1)
+        hessians, _ = unpack(values, blocks, width, family)
+        for triangle, gradient, hessian, of_block in zip(triangles, gradients, hessians, most, strict=True):
+            judge.within(np.concatenate([triangle, gradient]), of_block)
+            judge.curved(hessian * family.hessian_factor, of_block)
 
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, _silos: int) -> Opened:
         """Pass the sum on. The model stays as it is until the sum is solved and the solution is adopted."""

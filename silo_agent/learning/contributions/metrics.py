@@ -16,8 +16,10 @@ from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.outcome import half_range
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions import drawing
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.each_record import Rows, chunk_rows, exact_weights, sum_records
 from silo_agent.learning.evaluation.evaluation import (
     DomainResult,
@@ -69,6 +71,21 @@ class Metrics:
             return score_histograms(predictions, labels, domains, weights[rows], family, count=count, bins=plan.bins)
 
         return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
+
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """No cell is negative, and no domain has more held-out patients than its training patients allow.
+
+        The moments of a number's errors may be negative; they are bounded alone.
+        """
+        values, judge = drawing.judge(self._setting.study, total, release, silos)
+        of_classes = is_of_classes(self._setting.family)
+        for cells, most in zip(values.reshape(len(patients.by_domain), -1), patients.held_out(), strict=True):
+            judge.within(cells, most)
+            if of_classes:
+                judge.not_negative(cells)
+                judge.at_most(cells, most)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Compute the metrics by domain from the noised sums, and store them. The model stays as it is.

@@ -23,6 +23,8 @@ from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.storage.checked import read_checked
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 
 Model = SharedModel | PersonalModel
@@ -55,8 +57,8 @@ def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool
     if not path.exists():
         return even, False
     try:
-        counts = np.array(json.loads(path.read_bytes()), np.float64)
-    except (ValueError, TypeError):
+        counts = np.array(json.loads(read_checked(path)), np.float64)
+    except (LocalFileError, ValueError, TypeError):
         counts = np.zeros(0)
     if counts.shape != (domains,) or not np.isfinite(counts).all():
         msg = (

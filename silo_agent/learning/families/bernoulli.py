@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from policies.documents.study import BINARY
 from policies.plan.families import Form, form_of
+from silo_agent.learning.families.expected import Expected
 from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
 from silo_agent.learning.families.products import weighted_gram
@@ -60,36 +61,36 @@ class Bernoulli:
         """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
         return replace(self, curvature_part=part)
 
-    def mean(self, logits: torch.Tensor) -> torch.Tensor:
-        """The probability p of the second class."""
-        return torch.sigmoid(logits)
+    def expected(self, logits: torch.Tensor) -> Expected:
+        """The probabilities p of the second class, and 1 - p of the first."""
+        return Expected(torch.sigmoid(logits), torch.sigmoid(-logits))
 
-    def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def residual(self, expected: Expected, labels: torch.Tensor) -> torch.Tensor:
         """The residual p - y."""
-        return mean - labels.to(mean.dtype)[:, None]
+        return torch.where((labels == 1)[:, None], -expected.rest, expected.mean)
 
-    def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
+    def curvature_norm(self, expected: Expected) -> torch.Tensor:
         """The norm of S, which is p (1 - p)."""
-        return (mean * (1.0 - mean))[:, 0]
+        return (expected.mean * expected.rest)[:, 0]
 
-    def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def curvature_sum(self, expected: Expected, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The sum Z' diag(weight p (1 - p)) Z."""
-        return weighted_gram(z, weight * self.curvature_norm(mean))
+        return weighted_gram(z, weight * self.curvature_norm(expected))
 
     @property
     def intercept_scale(self) -> tuple[float, ...]:
         """The factors 1, 2 and 2."""
         return (1.0, 2.0, 2.0)
 
-    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+    def intercept_terms(self, expected: Expected, error: torch.Tensor) -> torch.Tensor:
         """The residual p - y, 2 S and 2 S (1 - 2 p), for S = p (1 - p).
 
         Let q = |p - y|. The squared norm is q^2 (1 + 4 (1 - q)^2 (1 + (1 - 2 q)^2)), at most q^2 (1 + 8 (1 - q)^2), and
         this is at most 1 iff 8 q^2 (1 - q) <= 1 + q. The left side is at most 32 / 27 and at most 8 q^2, which is below
         1 for q < 1/3; for larger q the right side is above 32 / 27.
         """
-        curvature = mean * (1.0 - mean)
-        return torch.cat([error, 2.0 * curvature, 2.0 * curvature * (1.0 - 2.0 * mean)], dim=1)
+        curvature = expected.mean * expected.rest
+        return torch.cat([error, 2.0 * curvature, 2.0 * curvature * (expected.rest - expected.mean)], dim=1)
 
     def response(self, sums: Floats) -> Response:
         """The growth of the curvature, sum S (1 - 2 p) / sum S."""

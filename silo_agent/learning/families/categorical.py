@@ -23,6 +23,7 @@ from scipy.special import softmax
 from torch.nn import functional
 
 from policies.plan.families import Form, form_of
+from silo_agent.learning.families.expected import Expected, others
 from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
 from silo_agent.learning.families.products import kronecker_matrix, pair_products, pairs, rows_at_once
@@ -59,34 +60,34 @@ class Categorical:
         """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
         return replace(self, curvature_part=part)
 
-    def mean(self, logits: torch.Tensor) -> torch.Tensor:
-        """The probabilities p of the classes."""
-        return torch.softmax(logits, dim=1)
+    def expected(self, logits: torch.Tensor) -> Expected:
+        """The probabilities p of the classes, and of each what the other classes have."""
+        parts = torch.exp(logits - logits.amax(dim=1, keepdim=True))
+        total = parts.sum(dim=1, keepdim=True)
+        return Expected(parts / total, others(parts) / total)
 
-    def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def residual(self, expected: Expected, labels: torch.Tensor) -> torch.Tensor:
         """The residual p - y, y one-hot."""
-        error = mean.clone()
-        error[torch.arange(len(mean), device=mean.device), labels] -= 1.0
-        return error
+        classes = torch.arange(expected.mean.shape[1], device=labels.device)
+        return torch.where(labels[:, None] == classes, -expected.rest, expected.mean)
 
-    def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
-        """||diag(p) - p p'||_F as sums of squares. This form stays exact if p is nearly one-hot."""
-        total = (mean**2).sum(dim=1)
-        return torch.sqrt(((mean * (1.0 - mean)) ** 2).sum(dim=1) + (mean**2 * (total[:, None] - mean**2)).sum(dim=1))
+    def curvature_norm(self, expected: Expected) -> torch.Tensor:
+        """||diag(p) - p p'||_F, a sum of the squares of all entries. The diagonal is p times what the others have."""
+        squares = expected.mean**2
+        return torch.sqrt((squares * (expected.rest**2 + others(squares))).sum(dim=1))
 
-    def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def curvature_sum(self, expected: Expected, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The sum of S (x) z z', from products of a pair of classes and of a pair of features.
 
         Both factors are symmetric, so a quarter of the matrix is made, by one matrix product over the records.
         """
-        count, width = mean.shape[1], z.shape[1]
+        count, width = expected.mean.shape[1], z.shape[1]
         sums = z.new_zeros(pairs(count), pairs(width))
         rows = rows_at_once(pairs(count) + pairs(width))
         i, j = torch.triu_indices(count, count, device=z.device)
-        for p, own, u in zip(*(torch.split(values, rows) for values in (mean, z, weight)), strict=True):
-            probabilities = p.T.contiguous()
-            curvature = pair_products(probabilities).neg_()
-            curvature[i == j] = probabilities * (1.0 - probabilities)
+        for part, own, u in zip(expected.split(rows), torch.split(z, rows), torch.split(weight, rows), strict=True):
+            curvature = pair_products(part.mean.T.contiguous()).neg_()
+            curvature[i == j] = (part.mean * part.rest).T
             sums.addmm_(curvature * u, pair_products(own.T.contiguous()).T)
         return kronecker_matrix(sums, count, width)
 
@@ -95,14 +96,14 @@ class Categorical:
         """For every class sqrt(2/5), sqrt(12/5) and sqrt(1/5)."""
         return tuple(math.sqrt(part) for part in (0.4, 2.4, 0.2) for _ in range(self.classes))
 
-    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+    def intercept_terms(self, expected: Expected, error: torch.Tensor) -> torch.Tensor:
         """The residuals p - y, the curvatures p (1 - p) and the predictions p of all classes, scaled.
 
         Let q = sum p^2. Then ||p - y||^2 = 1 + q - 2 p_y <= 1 + q, and because no p (1 - p) is above 1/4, the sum of
         their squares is at most (1 - q) / 4. So the squared norm is at most 2/5 (1 + q) + 3/5 (1 - q) + q / 5 = 1.
         """
-        scale = mean.new_tensor(self.intercept_scale)
-        return scale * torch.cat([error, mean * (1.0 - mean), mean], dim=1)
+        scale = error.new_tensor(self.intercept_scale)
+        return scale * torch.cat([error, expected.mean * expected.rest, expected.mean], dim=1)
 
     def response(self, sums: Floats) -> Response:
         """As if shifts u multiplied the sums P of the classes' predictions by exp(k u), before they are divided by n.

@@ -40,7 +40,7 @@ def known_after(study: Study, earlier: Study, folder: StudyFolder, held_out: flo
     """What `folder`, a silo's folder of the study `earlier`, says for `study`.
 
     `held_out`: share of a hospital's patients who do not train. Raises `LearningError` with the fix if the earlier
-    study has another outcome or other domains, or has opened no counts yet.
+    study has another outcome or other domains, has opened no counts yet, or if its results are another study's.
     """
     for field in ("label", "domain"):
         if getattr(study.data, field) != getattr(earlier.data, field):
@@ -95,6 +95,12 @@ def _effect(earlier: Study, asked: Asked, folder: StudyFolder) -> tuple[float | 
     if not folder.results.is_file() or figure not in _TRIED:
         return None, UNSURE
     results = json.loads(folder.results.read_bytes())
+    if results.get("study") != earlier.digest:
+        msg = (
+            f"--after: {folder.results} holds the results of another study than {earlier.digest[:12]}; restore the file"
+            " from a backup, or give --effect and move it away"
+        )
+        raise LearningError(msg)
     told = [(m, own[figure]) for m, own in enumerate(results["by_domain"]) if _is_told(own[figure])]
     about = [m for m, _ in told if asked.shares[m] > 0]
     if not about:

@@ -45,10 +45,10 @@ def intercept_sums(
 
     Arguments as of `sums.second_order_sums`. A record whose logits overflow under these heads enters as zero.
     """
-    mean, error, weight = predicted(
+    expected, error, weight = predicted(
         features, labels, domains, weights / (1.0 + slack), heads, family=family, norm_bound=norm_bound
     )
-    terms = (weight[:, None] * family.intercept_terms(mean, error)).cpu().numpy()
+    terms = (weight[:, None] * family.intercept_terms(expected, error)).cpu().numpy()
     return np.stack([np.bincount(domains, column, minlength=len(heads)) for column in terms.T], axis=1)
 
 

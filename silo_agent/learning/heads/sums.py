@@ -1,8 +1,9 @@
 """Second-order sums of the heads (FedDAR Eq. 8 at the common head), and their packed form of l2 sensitivity 1.
 
 Guarantees the bound of docs/design/heads.md, "Joint sensitivity 1": adding or removing one patient moves the packed
-vector by at most 1 in l2, for any number of records in any domains. This module enforces the bound on the features'
-norms. It also ensures that every term is finite, for any finite heads that somebody sends. The family (`families`)
+vector by at most 1 in l2, for any number of records in any domains. The bound rests on one comparison: the norm of each
+record's own term is computed, of the very values that are summed, and so that rounding can only lengthen it ("Rounding"
+there). It also ensures that every term is finite, for any finite heads that somebody sends. The family (`families`)
 defines a record's terms, and proves that their packed form has norm at most 1. Noise and sealing come later.
 """
 
@@ -14,10 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from silo_agent.learning.families.expected import Expected
 from silo_agent.learning.families.family import Family
 
-_ROUNDINGS = 64
-"""More roundings than one value of a term passes outside sums over records and over the values of a head."""
+_UNIT = 2.0**-53
+"""Largest relative error of one rounding of float64."""
+_ROUNDINGS = 128
+"""More roundings than one value of a term, or its norm, passes outside sums over records and the values of a head."""
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a head with several rows (32 MiB of float64)."""
 
@@ -45,9 +49,10 @@ def second_order_sums(
 
     With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose norm is still at most 1.
     Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack` (`rounding_slack`): every
-    term is divided by 1 + slack, to make room for float64's rounding. With a `frame` A, a symmetric (K, K), the terms
-    are those of A z, clipped there, and the sums are A H A and A g; the logits stay w z. A record whose logits overflow
-    under these heads enters as zero. Raises ValueError if the heads do not fit.
+    term is divided by 1 + slack, to make room for the rounding of sums. A term alone is no longer than its weight as it
+    is. With a `frame` A, a symmetric (K, K), the terms are those of A z, clipped there, and the sums are A H A and A g;
+    the logits stay w z. A record whose logits overflow under these heads enters as zero. Raises ValueError if the heads
+    do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -78,10 +83,11 @@ def predicted(
     *,
     family: Family,
     norm_bound: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Expected outcomes (n, R) and residuals (n, R) under heads (M, R K) with biases, and weights (n,).
+) -> tuple[Expected, torch.Tensor, torch.Tensor]:
+    """Expected outcomes and residuals (n, R) under heads (M, R K) with biases, and weights (n,).
 
-    The weights are 0 for records whose logits overflow. Raises ValueError if the heads do not fit.
+    The weights are 0 for records whose logits overflow. Else they are so much shorter that rounding does not make a
+    term longer whose exact norm is at most 1. Raises ValueError if the heads do not fit.
     """
     z, device = _bounded(features, norm_bound, bias=True), features.device
     if heads.shape[1] != family.form.logits * z.shape[1]:
@@ -90,18 +96,18 @@ def predicted(
     rows = _tensor(heads.reshape(len(heads), -1, z.shape[1]), device)
     own = _tensor(domains, device)
     logits = torch.cat([_by_row(z * rows[own, logit]) for logit in range(rows.shape[1])], dim=1)
-    mean, weight = _sound(family.mean(logits), _tensor(weights, device))
-    return mean, family.residual(mean, _tensor(labels, device)), weight
+    expected, weight = _sound(family.expected(logits), _tensor(weights, device) / _longer(heads.shape[1]))
+    return expected, family.residual(expected, _tensor(labels, device)), weight
 
 
-def rounding_slack(patients: int, rows: int, width: int, clip: float) -> float:
+def rounding_slack(patients: int, rows: int, width: int) -> float:
     """Twice what rounding moves the sum of so many patients' terms by in l2, at most, for terms of norm 1.
 
-    `rows` records are added up at once, heads have `width` values, terms are clipped to `clip`. Terms divided by 1 plus
-    this keep the sensitivity of their float64 sum at 1, in whatever order it is made (docs/design/total.md, "Sums of
-    terms").
+    `rows` records are added up at once, heads have `width` values. Terms divided by 1 plus this keep the sensitivity of
+    their float64 sum at 1, in whatever order it is made. It is the same for every clip, frame and length of what is
+    read, because no value of a term is a difference of larger ones (docs/design/heads.md, "Rounding").
     """
-    return 4.0 / clip * patients * (rows + 4.0 * width + _ROUNDINGS) * 2.0**-53
+    return 2.0 * patients * (rows + 4.0 * width + _ROUNDINGS) * _UNIT
 
 
 def packed_size(blocks: int, width: int) -> int:
@@ -153,16 +159,16 @@ def _one_row_sums(
     frame: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sums by block, `block` (n,), of a family with one logit; `heads` (D, K). All records are taken at once."""
-    p, weight = _sound(family.mean(_by_row(z * heads[block])), weight)
-    error = family.residual(p, labels)
+    expected, weight = _sound(family.expected(_by_row(z * heads[block])), weight)
+    error = family.residual(expected, labels)
     z = _framed(z, frame)
-    u = _clipped(family, p, error, z, weight, clip=clip)
+    u = _clipped(family, expected, error, z, weight, clip=clip)
     residual = (u[:, None] * error) * z
     gradient = torch.zeros_like(heads).index_add_(0, block, residual)
     hessian = torch.zeros(*heads.shape, heads.shape[1], dtype=torch.float64, device=z.device)
     for m in torch.unique(block).tolist():
         mine = block == m
-        hessian[m] = family.curvature_sum(p[mine], z[mine], u[mine])
+        hessian[m] = family.curvature_sum(expected.of(mine), z[mine], u[mine])
     return hessian, gradient
 
 
@@ -185,33 +191,44 @@ def _many_row_sums(
         mine = torch.nonzero(block == m)[:, 0]
         for rows in torch.split(mine, max(_CHUNK // heads.shape[1], 1)):
             own = z[rows]
-            p, sound = _sound(family.mean(_logits(own, head)), weight[rows])
-            error = family.residual(p, labels[rows])
+            expected, sound = _sound(family.expected(_logits(own, head)), weight[rows])
+            error = family.residual(expected, labels[rows])
             own = _framed(own, frame)
-            u = _clipped(family, p, error, own, sound, clip=clip)
-            hessian[m] += family.curvature_sum(p, own, u)
+            u = _clipped(family, expected, error, own, sound, clip=clip)
+            hessian[m] += family.curvature_sum(expected, own, u)
             gradient[m] += ((u[:, None] * error).T @ own).ravel()
     return hessian, gradient
 
 
 def _clipped(
-    family: Family, p: torch.Tensor, error: torch.Tensor, z: torch.Tensor, weight: torch.Tensor, *, clip: float
+    family: Family, expected: Expected, error: torch.Tensor, z: torch.Tensor, weight: torch.Tensor, *, clip: float
 ) -> torch.Tensor:
-    """Weights (n,) with which no record's packed term is longer than its weight, in units of `clip`."""
-    squares = _by_row(z**2)[:, 0]
-    curvature = family.hessian_factor * family.curvature_norm(p)
-    norm = torch.sqrt((curvature * squares) ** 2 + (error**2).sum(dim=1) * squares / family.gradient_divisor**2)
-    return weight / norm.clamp(min=clip)
+    """Weights (n,) with which no record's packed term is longer than its weight, in units of `clip`.
 
-
-def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Expected outcomes (n, R), made finite, and weights (n,), which are 0 for records whose logits overflow.
-
-    The terms are products of these with ||z||^2 <= C^2, so every term is finite. In a sum, one term that is not finite
-    would destroy the terms of all.
+    The norm is made of squares alone, so its relative error is that of its roundings, and it is lengthened by more.
     """
-    finite = torch.isfinite(p).all(dim=1)
-    return torch.nan_to_num(p), torch.where(finite, weight, 0.0)
+    squares = _by_row(z**2)[:, 0]
+    curvature = family.hessian_factor * family.curvature_norm(expected)
+    norm = torch.sqrt((curvature * squares) ** 2 + (error**2).sum(dim=1) * squares / family.gradient_divisor**2)
+    return weight / (norm.clamp(min=clip) * _longer(error.shape[1] * z.shape[1]))
+
+
+def _longer(width: int) -> float:
+    """What a computed norm is multiplied by, for heads of `width` values: 1, and more than rounding takes from it.
+
+    It has room for the roundings of the term itself, too, from its weight to its packed form.
+    """
+    return 1.0 + (width + _ROUNDINGS) * _UNIT
+
+
+def _sound(expected: Expected, weight: torch.Tensor) -> tuple[Expected, torch.Tensor]:
+    """What is expected, made finite, and weights (n,), which are 0 for records whose logits overflow.
+
+    The terms are products of these with ||z||^2, which is bounded, so every term is finite. In a sum, one term that is
+    not finite would destroy the terms of all.
+    """
+    finite, sound = expected.sound()
+    return finite, torch.where(sound, weight, 0.0)
 
 
 def _bounded(features: torch.Tensor, bound: float, *, bias: bool) -> torch.Tensor:

@@ -18,28 +18,12 @@ from numpy.typing import NDArray
 
 from crypto.rings.grid import to_grid
 from crypto.stream import KeyStream
+from policies.plan import grids
 from policies.plan.release import Release
 from silo_agent.learning.errors import ReleaseError
 from silo_agent.learning.private.noise import discrete_gaussian
 
 Mode = Literal["local", "distributed", "none"]
-
-FINEST_GRID = 2.0**-16
-MIN_SIGMA = 4.0
-"""Smallest sigma, in grid steps. Above it a sum of up to 1,000 discrete Gaussians is one discrete Gaussian to within
-1e-60 (Kairouz, Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))). So the accountant's Gaussian
-covers it."""
-
-
-def grid(max_patients: int, limit: int) -> tuple[float, float]:
-    """(step, bound) of a study: the finest power of two, at least 2^-16, with bound / step <= limit / 2.
-
-    `limit`: the largest integer that one silo may send so that the sum of all silos fits (`crypto.rings.rings`). A
-    patient adds at most 1 to a coordinate, so the study's `max_patients` bounds every sum. The statistic takes half the
-    limit and leaves as much room for noise. A finer step needs less noise: the factor is 1 + step sqrt(d).
-    """
-    step = max(FINEST_GRID, 2.0 ** math.ceil(math.log2(max_patients / (limit // 2))))
-    return step, float(max_patients)
 
 
 def noised(
@@ -61,14 +45,14 @@ def noised(
     Raises `ReleaseError` if the public parameters cannot give this noise, or if the statistic has another length.
     """
     if not 0.0 < bound / step <= limit:
-        msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit} steps; lower privacy.max_patients or use `grid`"
+        msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit} steps; lower privacy.max_patients"
         raise ReleaseError(msg)
     if statistic.shape != (release.values,):
         msg = f"{release.tensor} has {statistic.size} values; the study's plan says {release.values}"
         raise ReleaseError(msg)
     sd = share_sd(release, mode=mode, silos=silos, colluders=colluders, step=step)
     sigma = sd / step
-    if mode != "none" and not sigma >= MIN_SIGMA:
+    if mode != "none" and not sigma >= grids.LEAST_SIGMA:  # `grids.require` has refused such a study before the charge
         msg = f"noise {release.noise:g} is too small for a grid of {step:g}; raise the noise in the study"
         raise ReleaseError(msg)
     # The makers of statistics leave out records that are not finite, so `nan_to_num` has nothing to replace. It would
@@ -94,17 +78,15 @@ def share_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: 
     """Standard deviation of one silo's noise on each coordinate, in units of the statistic.
 
     In mode `distributed`, the colluders do not count, nor one more silo: the one whose patient is protected, since it
-    knows its own noise. The noise of the others alone must reach the charged noise. Raises `ReleaseError` as `noised`.
+    knows its own noise. The noise of the others alone must reach the charged noise (`grids.share_sd`). Raises
+    `ReleaseError` as `noised`.
     """
     check_noise(release.noise, mode)
-    full = release.noise * (1.0 + step * math.sqrt(release.values))
-    if mode in {"local", "none"}:
-        return full
-    carriers = silos - 1 - colluders
-    if carriers < 1:
+    shared = mode == "distributed"
+    if shared and silos - 1 - colluders < 1:
         msg = f"{silos} silos with {colluders} colluders cannot share noise; invite more silos or use mode local"
         raise ReleaseError(msg)
-    return full / math.sqrt(carriers)
+    return grids.share_sd(release, distributed=shared, silos=silos, colluders=colluders, step=step)
 
 
 def sum_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: float) -> float:

@@ -106,11 +106,38 @@ def test_the_extension_of_a_certificate_is_read_as_it_was_written():
 
 def test_a_certificate_must_be_what_was_admitted_in_everything():
     hub = admission(subject=Subject(Identity(Role.COORDINATOR, "hub")), hosts=("hub.example",))
-    hub.require_covers(hub.subject, ["hub.example"], hub.expires)
+    hub.require_covers(hub.subject, ["hub.example"], "ab" * 32, hub.expires)
+    named = replace(hub, key="ab" * 32)
+    named.require_covers(hub.subject, ["hub.example"], "ab" * 32, hub.expires)
     with pytest.raises(CertificateError) as refused:
-        hub.require_covers(NORTH, ["evil.example"], hub.expires + timedelta(seconds=1))
-    for fault in ("it is for fedward://silo/north", "its hosts are evil.example", "it ends on 2026-05-13"):
+        named.require_covers(NORTH, ["evil.example"], "cd" * 32, hub.expires + timedelta(seconds=1))
+    faults = (
+        "it is for fedward://silo/north",
+        "its hosts are evil.example",
+        "it ends on 2026-05-13",
+        "its key has SHA-256 cd",
+    )
+    for fault in faults:
         assert fault in str(refused.value)
+
+
+def test_admissions_of_version_0_6_are_read_as_they_were():
+    old = admission()
+    assert not {"key", "made", "number"} & old.to_json().keys()
+    new = admission(key="ab" * 32, made=NOW, number=7)
+    for one in (old, new):
+        assert Admission.from_json(one.to_json()) == one
+    assert len({one.digest for one in (old, new, admission(key="ab" * 32, made=NOW, number=8))}) == 3
+    assert old.digest == admission().digest, "another signature of the same word"
+    for field, wrong in (
+        ("key", "AB" * 32),
+        ("key", None),
+        ("made", "2026-05-04T03:02:01"),
+        ("number", 0),
+        ("number", -1),
+    ):
+        with pytest.raises(CertificateError, match="cannot be read"):
+            Admission.from_json({**new.to_json(), field: wrong})
 
 
 def test_a_secret_is_the_tokens_and_lasts_until_its_day():

@@ -17,7 +17,7 @@ from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.reading import ends, fingerprint, parse_certificate
+from crypto.pki.reading import ends, fingerprint, key_fingerprint, parse_certificate
 from crypto.pki.revocation import RevocationLists
 from tests.support.online import Online
 
@@ -318,7 +318,8 @@ def test_fresh_lists_are_required_of_every_authority_in_the_chain(tmp_path):
 
 def test_what_began_while_a_certificate_was_valid_goes_on_unless_it_is_revoked(tmp_path):
     online, now = Online(tmp_path), datetime.now(UTC)
-    admission, key = online.admit("silo", "north").admission, ec.generate_private_key(ec.SECP256R1())
+    key = ec.generate_private_key(ec.SECP256R1())
+    admission = online.admit("silo", "north", key=key_fingerprint(key.public_key())).admission
     times = (now - timedelta(minutes=4), now - timedelta(minutes=1))
     pem = building.leaf(admission.subject, (), key.public_key(), times, online.stolen.above, admission=admission)
     bundle = Bundle.read(online.pem)

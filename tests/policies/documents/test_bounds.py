@@ -134,6 +134,7 @@ def test_the_search_finds_what_has_no_bound(schema):
         (tiny_document(heads={"repair": 1e300}), ("heads.repair",)),
         (tiny_document(heads={"max_step": 1e300}), ("heads.max_step",)),
         (tiny_document(heads={"clip": 1e-300}), ("heads.clip",)),
+        (tiny_document(heads={"clip": 9.9e-4}), ("heads.clip",)),
         (tiny_document(heads={"domain_noise": 1e-300}), ("heads.domain_noise", "outside 0, or 0.001 to 1e+06")),
         (tiny_document(encoder={"learning_rate": 1e39}), ("encoder.learning_rate", "1e+39")),
         (tiny_document(encoder={"clip": 1e39}), ("encoder.clip",)),

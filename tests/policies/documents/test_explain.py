@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,31 @@ def test_the_numbers_of_the_policy_stand_in_the_text(make_policy):
         "7",
     ):
         assert number in text
+
+
+def test_each_ceiling_is_that_of_its_own_epsilon_and_never_shown_too_low(make_policy):
+    epsilons = {"budget.epsilon": 3.0, "limits.study_epsilon": 1.5, "limits.round_epsilon": 0.75}
+    policy = make_policy(epsilons)
+    text = text_of(policy)
+    for words, epsilon in (
+        ("budget spent, this can become at most", 3.0),
+        ("after one study of the largest price at most", 1.5),
+    ):
+        shown = float(re.search(rf"{words} ([0-9.]+)%", text)[1])
+        exact = 100 * guess(epsilon, policy.budget.delta)
+        assert exact <= shown < exact + 0.0101
+    assert f"at most {math.exp(3.0):.3g} times more or less likely" in text
+
+
+def test_limits_stand_beside_what_they_limit(make_policy):
+    text = text_of(make_policy({field: CHANGES[field] for field in CHANGES if field != "data_set.public"}))
+    assert "at most: encoder updates 61%, head sums 62%, patient counts 63%, quality figures 64%." in text
+    assert "At most 9 rounds, each charged at most 3 times." in text
+    assert "and 0.75 in any single round" in text
+    assert "a chance of at most 0.07, and moves the sum by at most 0.9 before noise" in text
+    for may, word in ((True, "may be handed over"), (False, "is not to be handed over")):
+        said = text_of(make_policy({"hand_over": may}))
+        assert f"has helped to train {word}" in " ".join(said.split())
 
 
 def test_the_text_says_how_the_file_is_parted(make_policy):

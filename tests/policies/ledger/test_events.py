@@ -14,6 +14,7 @@ from policies.errors import CostError
 from policies.ledger.events import (
     EXHAUSTED,
     NOT_COVERED,
+    Approved,
     Cleared,
     Debit,
     EntryRef,
@@ -21,6 +22,7 @@ from policies.ledger.events import (
     InForce,
     Notice,
     Recovery,
+    Stopped,
     content_of,
     costs_of,
     kind_of,
@@ -40,6 +42,8 @@ EVENTS = {
     "recovery": RECOVERY,
     "fault": Fault("s", 1, 2, "heads"),
     "cleared": Cleared("A. Weber, data protection"),
+    "approval": Approved("1" * 64, "approved", "2" * 64, "3" * 64),
+    "stop": Stopped("exam", "1" * 64, "3" * 64),
 }
 
 
@@ -60,6 +64,8 @@ def test_only_debits_and_recoveries_cost_anything():
         "refresh": (),
         "fault": (),
         "cleared": (),
+        "approval": (),
+        "stop": (),
     }
 
 
@@ -77,6 +83,13 @@ def test_only_debits_and_recoveries_cost_anything():
         (Fault, {"study": "s", "round": 1, "attempt": True, "tensor": "heads"}),
         (Fault, {"study": "s", "round": 1, "attempt": 1, "tensor": ""}),
         (Cleared, {"responsible": ""}),
+        (Approved, {"study": "1" * 12, "verdict": "approved", "certificate": "2" * 64, "reason": "3" * 64}),
+        (Approved, {"study": "1" * 64, "verdict": "perhaps", "certificate": "2" * 64, "reason": "3" * 64}),
+        (Approved, {"study": "1" * 64, "verdict": "refused", "certificate": "ada", "reason": "3" * 64}),
+        (Approved, {"study": "1" * 64, "verdict": "refused", "certificate": "2" * 64, "reason": "a patient asked"}),
+        (Stopped, {"name": "", "study": "1" * 64, "reason": "3" * 64}),
+        (Stopped, {"name": "exam", "study": "exam", "reason": "3" * 64}),
+        (Stopped, {"name": "exam", "study": "1" * 64, "reason": "a patient asked"}),
         (Notice, {"kind": "party", "reference": "r"}),
         (Notice, {"kind": "refresh", "reference": ""}),
         (Notice, {"kind": "refresh", "reference": "r" * 129}),

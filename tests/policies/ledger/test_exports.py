@@ -16,7 +16,7 @@ from policies.accounting import accountant
 from policies.errors import CosignError, ExportError, LedgerError, LedgerRolledBackError, LedgerTamperedError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import Cosignature, checkpoint
-from policies.ledger.events import Debit, EntryRef, InForce, Notice, Recovery, costs_of
+from policies.ledger.events import Approved, Debit, EntryRef, InForce, Notice, Recovery, Stopped, costs_of
 from policies.ledger.exports import Export, read_export, recomputed, to_csv, to_json
 from policies.plan.cost import Cost
 from support import bending
@@ -264,3 +264,20 @@ def test_an_entry_that_is_bent_anywhere_under_right_hashes_is_refused_by_name(da
     document["chain"][place]["body"] = data.draw(bending.bent(body))
     with contextlib.suppress(LedgerError):
         read_export(as_json(rehashed(document)).encode())
+
+
+def test_the_reserved_kinds_are_read_and_shown_and_change_no_figure():
+    approval, stop = Approved("1" * 64, "refused", "2" * 64, "3" * 64), Stopped("exam", "1" * 64, "3" * 64)
+    export = made(EVENTS[1], approval, stop)
+    assert read_export(to_json(export)) == export
+    assert recomputed(export) == export.spent == made(EVENTS[1]).spent
+    lines = list(csv.DictReader(io.StringIO(to_csv(export).decode())))[2:]
+    assert [(line["kind"], line["study"]) for line in lines] == [("approval", "1" * 64), ("stop", "1" * 64)]
+    assert lines[0]["remark"] == f"refused, by the certificate {'2' * 64}"
+    assert lines[1]["remark"] == "stop: not covered by epsilon"
+    bare = json.loads(to_json(export))["chain"][3]["body"].replace("stop: not covered by epsilon", "stop")
+    assert "exam" in bare
+    rows = json.loads(to_json(export))["chain"]
+    rows[3] |= {"body": bare, "hash": hashlib.sha256(f"{rows[3]['previous']}\n{bare}".encode()).hexdigest()}
+    with pytest.raises(LedgerTamperedError, match="entry 3 cannot be read"):
+        read_export(bent(export, chain=rows))

@@ -73,3 +73,96 @@ def test_delta_is_a_power_of_ten_at_most_a_tenth_of_one_patient(patients, delta)
 @pytest.mark.parametrize(("patients", "bound"), [(90, 1000), (1000, 5000), (6000, 50_000), (3_000_000, 10_000_000)])
 def test_the_bound_on_patients_leaves_room(patients, bound):
     assert derived(patients=(patients,))["privacy"]["max_patients"] == bound
+
+
+def inside(found, *fields):
+    return tuple(found[field.split(".")[0]][field.split(".")[1]] for field in fields)
+
+
+WIDE = {"inputs": 300, "patients": (20_000,)}
+NUMBER = {"label": {"column": "days", "minimum": 0, "maximum": 60}}
+
+
+@pytest.mark.parametrize(
+    ("draft", "pooled", "domain", "clip", "pooled_noise"),
+    [
+        ({}, 2, 5, 0.5, 2.5),
+        ({"patients": (4999,)}, 2, 5, 0.5, 2.5),
+        ({"patients": (5000,)}, 2, 5, 1.0, 2.5),
+        ({"patients": (5000,), "heads": {"solver": "newton"}}, 4, 3, 0.5, 3.0),
+        ({"heads": {"solver": "newton", "domain_rounds": 0}}, 4, 0, 0.5, 1.0),
+        (WIDE, 3, 5, 1.0, 2.5),
+        (NUMBER, 2, 1, 0.3, 2.0),
+        ({"silos": 1200 // 200, "inputs": 257}, 2, 5, 0.5, 2.5),
+    ],
+)
+def test_rounds_clip_and_proportions_are_those_of_the_rule(draft, pooled, domain, clip, pooled_noise):
+    """docs/design/heads.md, "The rule for a new study"."""
+    heads = derived(**draft)["heads"]
+    assert (heads["pooled_rounds"], heads["domain_rounds"], heads["clip"]) == (pooled, domain, clip)
+    assert (heads["pooled_noise"], heads["domain_noise"]) == (pooled_noise, 1.0)
+    spent = pooled / pooled_noise**2 + domain
+    assert derived(**draft)["privacy"]["count_noise"] == pytest.approx((0.01 * spent) ** -0.5)
+
+
+@pytest.mark.parametrize(("inputs", "encoder"), [(256, "raw"), (257, "mlp")])
+def test_heads_read_as_many_inputs_as_a_representation_may_have(inputs, encoder):
+    assert derived(inputs=inputs)["model"]["encoder"] == encoder
+
+
+def test_a_trained_encoder_takes_two_fifths_of_the_budget():
+    """By the variance of the privacy loss at much noise: steps rate^2 / noise^2 in each round, 1 / noise^2 of heads."""
+    found = derived(**WIDE)
+    rounds, steps, rate, noise = inside(
+        found, "encoder.rounds", "encoder.steps", "encoder.sampling_rate", "encoder.noise"
+    )
+    assert (rounds, steps, rate) == (2, 30, 0.2)
+    heads = 3 / 2.5**2 + 5
+    share = rounds * steps * rate**2 / noise**2
+    assert share / (share + heads) == pytest.approx(0.4)
+    assert inside(found, "encoder.batch_size") == (round(0.2 * 20_000),)
+    assert inside(derived(**WIDE | {"patients": (10_000,) * 5 + (70_000,)}), "encoder.batch_size") == (4000,)
+    assert inside(derived(), "encoder.batch_size", "encoder.steps", "encoder.noise") == (1, 1, 1.0)
+
+
+def test_the_bound_on_patients_leaves_room_for_the_largest_hospital():
+    assert derived(patients=(100, 100, 100, 100, 100, 6000))["privacy"]["max_patients"] == 50_000
+
+
+@pytest.mark.parametrize(
+    ("draft", "calibration", "noise"),
+    [
+        ({}, "pooled", 2.5),
+        ({"model": {"bias": False}}, "none", 0.0),
+        ({"heads": {"calibration": "domain"}}, "domain", 2.5),
+        ({"heads": {"calibration": "none"}}, "none", 0.0),
+    ],
+)
+def test_the_calibration_takes_as_much_as_a_pooled_round_or_nothing(draft, calibration, noise):
+    assert inside(derived(**draft), "heads.calibration", "heads.calibration_noise") == (calibration, noise)
+
+
+@pytest.mark.parametrize(
+    ("label", "published", "auc", "bins"),
+    [
+        (None, ["auc", "calibration", "expected_observed"], "fitted", 20),
+        (
+            {"column": "ill", "classes": [[0], [1], [2]]},
+            ["balanced_accuracy", "calibration", "expected_observed"],
+            "cells",
+            10,
+        ),
+        (NUMBER["label"], ["mae", "r2"], "cells", 10),
+    ],
+)
+def test_what_is_published_fits_the_outcome(label, published, auc, bins):
+    found = derived(label=label)
+    assert found["publish"] == published
+    assert inside(found, "evaluation.auc", "evaluation.bins", "evaluation.together") == (auc, bins, True)
+
+
+def test_nothing_that_is_stated_is_overruled():
+    stated = {"heads": {"clip": 0.9, "pooled_rounds": 7}, "evaluation": {"bins": 31}, "encoder": {"steps": 2}}
+    found = derived(**stated, min_silos=6)
+    assert inside(found, "heads.clip", "heads.pooled_rounds", "evaluation.bins", "encoder.steps") == (0.9, 7, 31, 2)
+    assert found["min_silos"] == 6

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import yaml
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -11,6 +12,7 @@ from silo_agent.cli import main
 from silo_agent.cli.models import cohorts_of
 from silo_agent.config import AgentConfig
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import rows_of
@@ -21,6 +23,7 @@ from support.studies import tiny_document, tiny_study
 HEADER = "patient,group,age,lactate,ill"
 FIT = [f"p{i},a,{i},5,1" for i in range(12)]
 FOUL = ["q1,ward-9,50,5,1", "q2,a,121,[red]5,1", "q3,a,50", '"q4,a,50,5,1']
+ONE_LINE = "expected quotes that close in their own line; keep cells of several lines in a Parquet file or a database"
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def test_what_would_be_left_out_is_listed_with_its_place_and_counted(hospital, s
         "north.csv, row 15, column 'age': found '121', expected a number in [0, 120]",
         "north.csv, row 15, column 'lactate': found '[red]5', expected a number in [0, 10], written like 1.5",
         "north.csv, row 16: found 3 cells, expected 5 cells",
-        "north.csv, row 17: found unexpected end of data, expected cells separated by ',' and closed quotes",
+        f"north.csv, row 17: found a quote that is open at the line's end, {ONE_LINE}",
         f"{hospital.parent / 'north.csv'}: of tiny, 12 records fit and 4 would be left out",
     ]
     assert logs == []
@@ -121,8 +124,11 @@ def test_a_file_parted_by_semicolons_is_told_so_in_one_sentence(hospital, study)
 
 def test_a_study_without_a_file_is_a_sentence(hospital, study):
     write_yaml(study, tiny_document(name="other"))
-    with pytest.raises(StateError, match="names no data for the study 'other'; add it under data or databases"):
+    config = yaml.safe_load(hospital.read_text())
+    write_yaml(hospital, {**config, "data": {**config["data"], "more": "more.csv"}})
+    with pytest.raises(StateError, match=r"nothing says which data .* 'other' is for .*say so with --data NAME"):
         raise invoke(study, "-c", hospital).exception
+    assert "records fit" in invoke(study, "-c", hospital, "--data", "tiny").output
     with pytest.raises(DocumentError):
         raise invoke(hospital.parent / "policy.yaml", "-c", hospital).exception
 
@@ -161,7 +167,7 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
         0.25,
         folder,
         identified_by=["patient"],
-        entropy=SystemEntropy(),
+        draws=FreshDraws(SystemEntropy()),
         device="cpu",
         kept=rows,
     )

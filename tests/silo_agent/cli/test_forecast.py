@@ -104,7 +104,7 @@ def hospital(quick_path, homes, monkeypatch):
     folder.counts.write_text("[75.0, 225.0]")
     folder.classes.write_text("[30.0, 10.0]")
     told = {"auc": {"value": 0.7, "low": 0.65, "high": 0.75}}
-    folder.results.write_text(json.dumps({"by_domain": [told, told]}))
+    folder.results.write_text(json.dumps({"study": before.digest, "by_domain": [told, told]}))
     write_yaml(quick_path / "agent.yaml", {"coordinator": "localhost:1", **credential, **places})
     return before.digest
 

@@ -32,8 +32,8 @@ from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
 from silo_agent.storage.approvals import approve
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.offered import keep
 from silo_agent.storage.state import Ending, State
-from silo_agent.storage.waiting import note
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.local_federation import write_patients
@@ -644,30 +644,21 @@ def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_questio
     assert "warning: this silo's certificate expires on" in invoke("studies", "-c", hospital).stderr
 
 
-def test_a_study_that_waits_here_for_data_is_listed_until_it_begins(hospital, studied):
-    folder = StateFolder(hospital.parent / "state")
-    for study in (studied, tiny_study(name="other")):
-        note(folder, study, datetime(2026, 11, 6, 15, 4, tzinfo=UTC))
+def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
+    folder, now = StateFolder(hospital.parent / "state"), datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
+    other = tiny_study(name="other")
+    approve(folder, studied, "tiny", now)
+    for study in (studied, other):
+        keep(folder, study, now)
     shown = " ".join(invoke("studies", "-c", hospital).output.split())
-    assert "waits for data" in shown
+    assert f"fedward-silo study show {other.digest[:12]}" in shown
     listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
     assert [(one["name"], one.get("asked")) for one in listed] == [
         ("tiny", None),
         ("other", "2026-11-06T15:04:00+00:00"),
     ]
-    approve(folder, "other", "shared")
-    shown = " ".join(invoke("studies", "-c", hospital).output.split())
-    assert "may use shared" in shown
-    assert "study approve" not in shown
-
-
-def test_an_approval_says_whether_a_study_waits_for_it(hospital):
-    folder, study = StateFolder(hospital.parent / "state"), tiny_study(name="other")
-    note(folder, study, datetime(2026, 11, 6, 15, 4, tzinfo=UTC))
-    data = "tiny"
-    for name, waits in (("other", True), (study.digest[:12], True), ("othr", False)):
-        done = invoke("study", "approve", name, "--data", data, "-c", hospital)
-        assert (f"those that do: other {study.digest[:12]}" in done.stderr) is not waits
+    approve(folder, other, "shared", now)
+    assert "may use shared" in " ".join(invoke("studies", "-c", hospital).output.split())
 
 
 def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, studied, sentence):

@@ -104,6 +104,15 @@ def test_too_small_a_number_of_silos_is_refused_by_all_with_exit_code_3(study):
     assert "Set study.min_silos to 3 or more" in sums["refused"]
 
 
+def test_a_noise_that_no_silo_can_draw_is_refused_by_all_with_what_would_do(study):
+    write_yaml(study, tiny_document(privacy={"max_patients": 10_000_000, "count_noise": 1e-3}))
+    for shown in (invoke("plan", study), invoke("plan", study, "--json")):
+        assert shown.exit_code == 3
+        said = " ".join(shown.output.split())
+        assert "study.privacy.count_noise is 0.001; on the grid of" in said
+        assert "Set study.privacy.count_noise to" in said
+
+
 def test_what_cannot_be_accounted_for_has_no_price_and_is_refused_by_name(study):
     write_yaml(study, tiny_document(evaluation={"early_stopping": {"patience": 3}}))
     shown = invoke("plan", study)

@@ -1,7 +1,21 @@
+from decimal import Decimal
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo_agent.data.cells import Absence, CodeTable, Spelling, identifier, identity_text, number, shown, text
+from silo_agent.data.cells import (
+    MAX_TEXT,
+    Absence,
+    CodeTable,
+    Spelling,
+    identifier,
+    identity_text,
+    number,
+    plain,
+    shown,
+    text,
+)
 
 
 def test_numbers_are_plain_decimal_and_finite():
@@ -40,6 +54,38 @@ def test_absence_knows_null_tokens_and_codes():
     assert not any(absence.covers(cell) for cell in ("9", 0, "na", False))
 
 
+def test_a_whole_number_is_a_token_or_a_code_whatever_type_its_column_has():
+    """One patient's cell can make texts or floats of a column: the others' -9 must not become people or codes."""
+    for token in ("-9", "-9.0"):
+        absence = Absence((token,))
+        assert all(absence.covers(cell) for cell in ("-9", "-9.0", -9, -9.0))
+        assert not any(absence.covers(cell) for cell in ("9", 9, "-90", -9.5, "-9.5"))
+    assert not Absence(("true", "1")).covers(cell=True)
+    assert Absence(("1",)).covers(1e300) is False
+    for codes in (("0", "1"), ("0.0", "1.0"), (0, 1)):
+        assert [CodeTable(codes).find(cell) for cell in ("1", "1.0", 1, 1.0)] == [1] * 4
+    assert [CodeTable(("1.0", "1")).find(cell) for cell in ("1.0", "1")] == [0, 1], "exactly as it is written, first"
+
+
+def test_an_identifier_that_a_float_cannot_hold_is_none():
+    for cell in (2.0**53, -(2.0**53), 1e300, float("inf")):
+        with pytest.raises(ValueError, match="cannot hold"):
+            identifier(cell)
+    assert identifier(2.0**53 - 1) == "9007199254740991"
+    assert identifier(2**60) == str(2**60)
+
+
+def test_a_value_becomes_a_cell_or_is_none():
+    assert [plain(value) for value in (None, True, 7, 7.5, "a", b"a", bytearray(b"a"), memoryview(b"a"))] == [
+        *(None, True, 7, 7.5, "a", "b'a'", "b'a'", "b'a'")
+    ]
+    assert plain(Decimal("7.50")) == "7.50"
+    assert plain("é" * MAX_TEXT) == "é" * MAX_TEXT
+    for value in ("x" * (MAX_TEXT + 1), b"x" * MAX_TEXT, "\udcff"):
+        with pytest.raises(ValueError, match=r"too long|surrogates not allowed"):
+            plain(value)
+
+
 def test_text_of_whole_numbers_has_no_fraction_and_long_cells_are_cut():
     assert text(7.0) == text(7) == "7"
     assert shown("x" * 100).endswith("...")
@@ -57,7 +103,7 @@ def test_other_identifiers_stay_as_they_are_written():
     assert identifier("007.0") == "007"
 
 
-@given(st.integers(-(2**53), 2**53))
+@given(st.integers(1 - 2**53, 2**53 - 1))
 def test_a_whole_number_identifies_alike_in_every_format(value):
     written = {identifier(value), identifier(float(value)), identifier(str(value)), identifier(f"{value}.0")}
     assert written == {str(value)}

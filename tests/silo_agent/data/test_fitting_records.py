@@ -22,6 +22,7 @@ FOUL = [
     "p5,50,10,f,yes,A,2",
     ",50,10,f,yes,A,1",
     "p6,50,10,f,yes,A",
+    "p6,50,10,f,yes,A,1,1",
     '"p7,50,10,f,yes,A,1',
     'p8,50,10,"f"x,yes,A,1',
     "p\udcfc,50,10,f,yes,A,1",
@@ -31,7 +32,7 @@ FIT = [
     "p1,50,10,f,yes,A,1",
     "p2,25,99,m,,B,0",
     '"p ""10""",30,10,f,no,A,0',
-    '"p\n11",30,10,f,no,A,0',
+    '"p, 11",30,10,f,no,A,0',
     "p1,70,1,m,no,B,0",
 ]
 
@@ -86,7 +87,7 @@ def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, r
         ),
         (write(GOOD + ",1", header=HEADER + ",sex", name="1.csv"), "2 columns of this name"),
         (write(GOOD, header=HEADER.replace("id", "\udcfc"), name="2.csv"), "UTF-8"),
-        (write(GOOD, header=HEADER.replace("id", '"id'), name="3.csv"), "closed quotes"),
+        (write(GOOD, header=HEADER.replace("id", '"id'), name="3.csv"), "a quote that is open at the line.s end"),
         (write(GOOD, name="site.parquet"), "unreadable"),
     ):
         with pytest.raises(DataError, match=why):

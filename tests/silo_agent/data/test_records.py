@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from silo_agent.data.images import Images
 from silo_agent.data.records import Records
@@ -56,3 +58,14 @@ def test_arrays_are_read_only_and_the_text_hides_everything():
 def test_records_that_contradict_themselves_are_refused(changes):
     with pytest.raises(ValueError, match="must"):
         make([0, 1], **changes)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=20))
+def test_the_records_of_a_patient_count_one_together_and_alike_whatever_their_domains(rows):
+    patients = np.unique([patient for patient, _ in rows], return_inverse=True)[1].tolist()
+    records = make(patients, domains=np.array([domain for _, domain in rows], np.int64))
+    assert records.weights.shape == (len(rows),)
+    for patient in set(patients):
+        own = records.weights[records.patients == patient]
+        assert own.sum() == pytest.approx(1.0)
+        assert np.ptp(own) == 0.0

@@ -4,6 +4,7 @@ import pytest
 
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import check_records, read_records
+from silo_agent.data.table import Table
 from support.studies import tiny_study
 
 HEADER = "patient,group,age,lactate,ill"
@@ -45,3 +46,11 @@ def test_all_files_of_a_folder_that_cannot_be_used_are_told_at_once(tmp_path):
 def test_a_folder_without_data_says_so(tmp_path):
     with pytest.raises(DataError, match="found a folder without data, expected files that end in"):
         read_records(tmp_path, SCHEMA)
+
+
+def test_a_row_without_an_identity_is_left_out_and_counted():
+    """Also where it stands among others of a folder."""
+    table = Table("ward", {"id": ["a", "b", "c"]}, [2, 3, 4], broken=1, files=["1.csv", "1.csv", "2.csv"])
+    left = table.identified(["x", None, "z"])
+    assert (left.columns, left.rows, left.files) == ({"id": ["a", "c"]}, [2, 4], ["1.csv", "2.csv"])
+    assert (left.identities, left.broken) == (("x", "z"), 2)

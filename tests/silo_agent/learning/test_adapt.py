@@ -3,8 +3,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from silo_agent.learning import adapt as module
 from silo_agent.learning.adapt import adapt, part_of
-from silo_agent.learning.choice.choice import ERRORS, FEWEST
+from silo_agent.learning.choice.choice import ERRORS, FEWEST, Compared
+from silo_agent.learning.choice.choosing import losses_of
 from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import AdaptError
 from silo_agent.learning.evaluation.evaluation import auc
@@ -174,3 +176,66 @@ def test_raw_inputs_have_no_encoder_to_train_and_no_epoch_trains_nothing(make_re
 
 def test_its_text_is_private(make_records):
     assert repr(adapt(shared_of("second-order"), patients(make_records, 10))) == "Adapted(<private>)"
+
+
+def compared_as(*gains, error=0.01):
+    return tuple(Compared(f"{1 << place} epochs", gain, error) for place, gain in enumerate(gains))
+
+
+@pytest.mark.parametrize(
+    ("gains", "error", "epochs"),
+    [
+        ((0.1, 0.5, 0.2), 0.01, 2),
+        ((0.5, 0.2, 0.1), 0.01, 1),
+        ((0.1, 0.2, 0.5), 0.01, 4),
+        ((0.1, 0.2, 0.15), 0.39, 2),
+        ((0.1, 0.2, 0.15), 0.41, 0),
+        ((-0.1, -0.2, -0.3), 0.01, 0),
+    ],
+)
+def test_the_number_of_epochs_with_the_best_gain_is_taken_and_only_if_it_gains(
+    make_records, monkeypatch, gains, error, epochs
+):
+    """The best, not the longest, and it must gain more than half a standard error."""
+    shared, records = shared_of("second-order"), patients(make_records, FEWEST)
+    monkeypatch.setattr(module, "_compare", lambda *_: compared_as(*gains, error=error))
+    found = adapt(shared, records, most=4)
+    assert found.epochs == epochs
+    assert f"{max(gains):+.4f} +- {error:.4f}" in found.why
+    lengths = [1 << place for place in range(epochs.bit_length())]
+    wanted = PersonalModel.start(shared)
+    if epochs:
+        *_, wanted = module._trained(shared, records, "heads", lengths, "cpu")
+    assert found.model.to_bytes() == wanted.to_bytes()
+
+
+def test_each_patient_is_held_out_once_from_the_model_that_is_tried_on_it(make_records, monkeypatch):
+    shared, records = shared_of("second-order"), patients(make_records, 53)
+    seen = []
+
+    def trained(_shared, others, _part, lengths, _device):
+        seen.append(set(others.identities))
+        return [PersonalModel.start(shared)] * len(lengths)
+
+    monkeypatch.setattr(module, "_trained", trained)
+    found = module._compare(shared, records, "heads", [1, 2], "cpu")
+    everybody = set(records.identities)
+    assert sorted(one for others in seen for one in everybody - others) == sorted(everybody)
+    assert [(one.gain, one.error) for one in found] == [(0.0, 0.0)] * 2, "the shared model gains nothing over itself"
+
+
+def test_the_loss_of_a_batch_counts_every_patient_once(make_records):
+    shared = shared_of("second-order")
+    records = make_records(40, inputs=2, domains=2, patients=9)
+    training = module._Training(shared, records, "heads", "cpu")
+    wanted = np.average(losses_of(shared, records), weights=records.weights)
+    assert training.loss(np.arange(40)).item() == pytest.approx(wanted, rel=1e-4)
+
+
+def test_without_rounds_by_domain_all_domains_keep_one_head(make_records):
+    same = ((3.0, 1.0, 0.0), (3.0, 1.0, 0.0))
+    study = tiny_study(model=WIDE, personal={"learning_rate": 0.2}, heads={"domain_rounds": 0, "pooled_rounds": 2})
+    shared = SharedModel.start(study).with_heads(np.array(same), 2)
+    *_, model = module._trained(shared, patients(make_records, 60), "heads", [1], "cpu")
+    assert np.array_equal(*heads_of(model))
+    assert not np.allclose(heads_of(model)[0], same[0], atol=1e-3)

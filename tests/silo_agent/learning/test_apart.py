@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from silo_agent.data.sources.snapshot import forget
 from silo_agent.data.table import Written
 from silo_agent.learning import apart, personal_process
 from silo_agent.learning.apart import Apart
@@ -26,6 +27,7 @@ from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, write_patients
 from support.local_silos import SLOPES
+from support.stores import Memory
 from support.studies import tiny_study
 
 STUDY = tiny_study(personal={"epochs": 1})
@@ -89,6 +91,29 @@ def test_every_finished_round_is_trained_in_order_and_none_twice(job, home):
     want_round(home, 2)
     work_off(job)
     assert home.personal.read_bytes() == before
+
+
+def test_who_withdraws_between_two_rounds_is_in_no_later_training(job, home, monkeypatch):
+    """The process still runs, and has read the records for the round before."""
+    store, read, people = Memory(), [], []
+    monkeypatch.setattr(personal_process, "_rows", lambda *_: store)
+    train = train_up_to
+
+    def trained(folder, wanted, training, **named):
+        people.append(set(training().identities))
+        train(folder, wanted, training, **named)
+        read.append(wanted)
+        if wanted == 1:
+            gone = min(people[0])
+            store.people.add(gone)
+            forget(store, [gone])
+            want_round(home, 2)
+
+    monkeypatch.setattr(personal_process, "train_up_to", trained)
+    want_round(home, 1)
+    work_off(replace(job, key=b"of the rows"))
+    assert read == [1, 2]
+    assert people[1] == people[0] - {min(people[0])}
 
 
 def test_training_is_the_same_whether_its_rounds_came_together_or_apart(job, home):

@@ -6,7 +6,7 @@ import pytest
 from policies.plan import shapes
 from silo_agent.learning import kept
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.storage.folders import StudyFolder
 from support.studies import tiny_study
 
@@ -113,3 +113,40 @@ def test_heads_are_carried_over_only_between_the_same_domains(tmp_path):
         new.path.mkdir()
         kept.carry_over(model, old, made("fedper", continues="0" * 64, **changes), new)
         assert new.kept_rounds() == carried
+
+
+def test_heads_that_are_kept_stay_within_the_bound_of_a_model(tmp_path):
+    study, folder = made("fedper"), StudyFolder(tmp_path)
+    model = SharedModel.start(study)
+    change = kept.Change(np.zeros(1), None, np.full((2, 3), 3.0 * HEAD_BOUND))
+    kept.keep(change, model, folder, 1)
+    assert (kept.completed(model, folder, 2).heads == HEAD_BOUND).all()
+
+
+def test_parts_are_on_the_disk_before_anything_goes_on(tmp_path, monkeypatch):
+    """Written whole and flushed: a round's parts, and those that another study starts from."""
+    written = []
+    monkeypatch.setattr(kept, "write_whole", lambda path, content: written.append((path, content)))
+    study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
+    model = replace(SharedModel.start(study), round=1)
+    kept.keep(kept.Change.of(vector(study, 1), study, 1), model, folder, 1)
+    assert [path for path, _ in written] == [folder.kept(1)]
+    assert not folder.kept_rounds()
+    folder.kept(1).write_bytes(written[0][1])
+    new = StudyFolder(tmp_path / "new")
+    new.path.mkdir()
+    kept.carry_over(model, folder, made("lg-fedavg", name="later", continues="0" * 64), new)
+    assert written[1:] == [(new.kept(0), written[0][1])]
+
+
+def test_a_model_of_an_earlier_round_predicts_with_the_parts_of_that_round(tmp_path):
+    study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
+    start = SharedModel.start(study)
+    for number in (1, 2):
+        change = kept.Change.of(vector(study, number) * number, study, number)
+        kept.keep(change, start, folder, number)
+        replace(start, round=number).save(folder.model(number))
+    first, second = (kept.load(folder.model(number)).encoder for number in (1, 2))
+    own = vector(study, 1)[: len(start.encoder)]
+    np.testing.assert_allclose(first, start.encoder + own, rtol=1e-6)
+    np.testing.assert_allclose(second, start.encoder + 2 * own, rtol=1e-6)

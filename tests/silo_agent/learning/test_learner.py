@@ -12,6 +12,7 @@ from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
 from silo_agent.data.outcome import targets
+from silo_agent.data.sources.snapshot import forget
 from silo_agent.learning.choice import choosing
 from silo_agent.learning.choice.choice import Choice
 from silo_agent.learning.contributions.drawing import Grid
@@ -25,10 +26,13 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
+from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_kinds, write_patients
 from support.releases import contribution
+from support.stores import Memory
 from support.studies import tiny_study
 
 SLOPES = np.array([[7.0, -2.0], [-5.0, 4.0]])
@@ -71,7 +75,7 @@ def some_learner(folder, seed=9, **changes):
     return federation.learners["north"]
 
 
-def bare_learner(folder, file=None, **changes):
+def bare_learner(folder, file=None, kept=None, entropy=None, **changes):
     """A silo that has not opened a sum yet."""
     return Learner(
         tiny_study(**changes),
@@ -80,8 +84,9 @@ def bare_learner(folder, file=None, **changes):
         HOLDOUT,
         folder,
         identified_by=["patient"],
-        entropy=SeededEntropy(1),
+        draws=FreshDraws(entropy or SeededEntropy(1)),
         device="cpu",
+        kept=kept,
     )
 
 
@@ -556,10 +561,10 @@ def test_an_update_of_every_silo_of_the_largest_study_fits_the_ring(sealing):
 def test_a_sum_beyond_what_the_roster_can_give_is_refused(tmp_path, tensor, sealing):
     learner = bare_learner(tmp_path, encoder={"sealing": sealing})
     bound = 3 * one_silos_bound(tensor, sealing)
-    learner.check_sum(tensor, np.array([bound, -bound]), 3)
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: 3}.get(tensor, 1)
     for wrong in (bound + 1, -bound - 1):
-        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions"):
-            learner.check_sum(tensor, np.array([0, wrong]), 3)
+        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions: a value exceeds the s"):
+            learner.check_sum(tensor, np.array([0, wrong]), at(learner.study, number), 3)
 
 
 def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learner):
@@ -679,7 +684,7 @@ def test_a_second_draw_is_another_draw(learner):
 
 def test_the_encoder_needs_the_opened_counts(tmp_path):
     fresh = bare_learner(tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LocalFileError):
         contribution(fresh, Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
@@ -707,6 +712,38 @@ def test_what_does_not_fit_changes_no_integer_of_any_contribution(tmp_path, kept
     clean, foul = payloads
     assert clean.keys() == foul.keys()
     assert {key for key in clean if not np.array_equal(clean[key], foul[key])} == set()
+
+
+def test_a_running_learner_contributes_nothing_of_whoever_withdrew_from_the_next_contribution_on(tmp_path):
+    """Before each contribution one more person withdraws: it is that of a silo that never had them."""
+    changes = {**OPEN, "encoder": {"noise": 0.0, "sampling_rate": 1.0, "batch_size": 40}}
+    federation = LocalFederation.gather(tiny_study(**changes), patients(tmp_path / "data", 40), tmp_path / "silos")
+    federation.run_round(0)
+    file, folder, store = tmp_path / "data" / "north.csv", tmp_path / "silos" / "north", Memory()
+    header, *rows = file.read_text().splitlines()
+    entropy = SeededEntropy(1)
+    learner = bare_learner(folder, file, store, entropy, **changes)
+    study, start = learner.study, SharedModel.start(learner.study)
+    model = start.with_heads(np.full_like(start.heads, 0.5), 0)  # without heads the encoder would not move
+    releases = [(number, release) for number in range(plan(study).last + 1) for release in plan(study).round(number)]
+    assert {release.tensor for _, release in releases} == {tensor.value for tensor in Tensor}
+    learner.load()
+    for number, release in releases:
+        asked = release.tensor, at(study, number), model, 3
+        before = contribution(learner, *asked)
+        entropy.begin_again()
+        cohort = learner.cohort(release.cohort)
+        gone = cohort.identities[0]
+        store.people.add(gone)
+        if len(store.people) % 2:  # else it was cut off before the rows were removed
+            forget(store, [gone])
+        left = tmp_path / "left.csv"
+        left.write_text("\n".join([header, *(row for row in rows if row.partition(",")[0] not in store.people)]) + "\n")
+        expected = contribution(bare_learner(folder, left, **changes), *asked)
+        found = contribution(learner, *asked)
+        entropy.begin_again()
+        assert np.array_equal(found, expected), (release.tensor, number)
+        assert not np.array_equal(found, before), (release.tensor, number)
 
 
 def test_a_local_prior_goes_on_from_earlier_rounds_and_never_from_a_lost_draw_of_the_same_round(tmp_path):
@@ -739,7 +776,7 @@ class Blind(Learner):
 def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
     federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
-    given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
+    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
     blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
     with pytest.raises(AssertionError, match="looked at"):
         contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
@@ -748,7 +785,7 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     for number in range(plan(federation.study).last + 1):
         for tensor in map(Tensor, plan(federation.study).tensors(number)):
             total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
-            blind.check_sum(tensor, total, 3)
+            blind.check_sum(tensor, total, at(federation.study, number), 3)
             opened = blind.open(tensor, total, at(federation.study, number), model, 3)
             model = opened.model
             if opened.unsolved is not None:

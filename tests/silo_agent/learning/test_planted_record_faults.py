@@ -30,6 +30,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.learning.private.gradients import Gradients
 from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.cmi import Prior
@@ -174,7 +175,7 @@ def released(home, study, planted):
     """The un-noised releases, as statistics; None for one that is not released."""
     folder = home / "state" / "studies" / study.digest
     folder.mkdir(parents=True, exist_ok=True)
-    given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
+    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
     found = {}
     kept = SealedRows(StudyFolder(folder), lambda: bytes(32), frozenset, SeededEntropy(2))
     StudyFolder(folder).rows.unlink(missing_ok=True)

@@ -122,7 +122,7 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
     setting = Setting(study, tmp_path, SeededEntropy(1), torch.device("cpu"), TrainingLog(tmp_path / "log"))
     model, count = model_of(study), len(records.identities)
     patients = [records.of_patients(np.arange(count) == own) for own in range(count)]
-    slack = rounding_slack(study.privacy.max_patients, chunk_rows(study), model.heads.shape[1], study.heads.clip)
+    slack = rounding_slack(study.privacy.max_patients, chunk_rows(study), model.heads.shape[1])
     assert slack < 1e-6
 
     def sums(number, tensor):

@@ -21,6 +21,7 @@ from silo_agent.learning.evaluation.sampling import spread
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError, Patients, evaluate
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
@@ -175,7 +176,7 @@ def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, s
         COHORTS.holdout,
         folder / "again",
         identified_by=COHORTS.identified_by,
-        entropy=SeededEntropy(1),
+        draws=FreshDraws(SeededEntropy(1)),
         device="cpu",
     )
     training, evaluation = learner.cohort("training"), learner.cohort("evaluation")

@@ -4,11 +4,14 @@ import json
 import numpy as np
 import pytest
 
-from silo_agent.data.reader import read_records
+from silo_agent.data.reader import read_fitting_records, read_records
+from silo_agent.data.split import split
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError
 from silo_agent.models.fairness import NoReportError, report
+from silo_agent.models.fairness import _of_sums as of_sums
+from silo_agent.storage.folders import StudyFolder
 from support.local_federation import write_patients
 from support.studies import tiny_study
 
@@ -55,6 +58,39 @@ def test_groups_of_the_held_out_patients_under_both_models(folder, study):
         (folder / "results.json").write_text(json.dumps(results | fault))
         with pytest.raises(NoReportError, match=why):
             report(folder, 2, cohorts)
+
+
+def test_patients_who_train_appear_in_no_figure_and_each_held_out_patient_does(folder, study):
+    """Without those who train, the report is the same; without one of the others, it is not."""
+    whole = write_patients(folder / "own.csv", np.random.default_rng(1), SLOPES, patients=60)
+    header, *rows = whole.read_text().splitlines()
+
+    def reported(lines):
+        file = folder / "some.csv"
+        file.write_text("\n".join([header, *lines]) + "\n")
+        found = report(folder, 2, Cohorts("north-ward", 0.5, ("patient",), lambda _: file))
+        return found.held_out, found.shared, found.personal
+
+    kept = split(read_fitting_records(whole, study.data, ["patient"]), "north-ward", 0.5)[1].identities
+    held_out = [row for row in rows if row.split(",")[0] in kept]
+    assert 15 < len(held_out) < 45
+    assert reported(held_out) == reported(rows)
+    count, shared, personal = reported(held_out[1:])
+    assert count == len(held_out) - 1
+    assert shared != reported(rows)[1]
+    assert personal != reported(rows)[2]
+
+
+def test_what_the_sums_say_is_taken_from_this_study_alone(folder, study):
+    estimate = {"value": 0.8, "low": 0.7, "high": 0.9}
+    results = {"study": study.digest, "by_domain": [{"auc": estimate}, {"auc": {**estimate, "value": 0.75}}]}
+    own, file = StudyFolder(folder), folder / "results.json"
+    file.write_text(json.dumps(results))
+    assert of_sums(own, study).gaps["auc"].value == pytest.approx(0.05)
+    for fault, why in (({"study": "f" * 64}, "another study"), ({"by_domain": [{"auc": 1}]}, "damaged")):
+        file.write_text(json.dumps(results | fault))
+        with pytest.raises(NoReportError, match=why):
+            of_sums(own, study)
 
 
 def test_what_it_cannot_report_on_is_said(folder, study):

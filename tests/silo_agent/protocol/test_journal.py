@@ -9,7 +9,7 @@ from silo_agent.core.turns import Stage, Turn
 from silo_agent.learning.model import SharedModel
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.storage.errors import StateError
-from silo_agent.storage.state import State
+from support.states import keyed
 from support.studies import tiny_study
 
 STUDY = tiny_study()
@@ -18,7 +18,7 @@ PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.
 
 @pytest.fixture
 def state(tmp_path):
-    opened = State(tmp_path)
+    opened = keyed(tmp_path)
     yield opened
     opened.close()
 

@@ -10,8 +10,8 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import ContentError
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.state import State
 from support.contents import digest_of, listed
+from support.states import keyed
 
 PLACE = Place("5" * 64, 1, 2)
 SILOS = ("north", "south")
@@ -45,7 +45,7 @@ def wire():
 
 @pytest.fixture
 def mail(tmp_path, wire):
-    state = State(tmp_path / "state")
+    state = keyed(tmp_path / "state")
     yield Mail(wire, state, Metrics())
     state.close()
 
@@ -79,7 +79,7 @@ def test_a_file_is_sent_under_the_digest_of_its_chunks(mail, wire, content):
 def test_what_is_sent_is_named_as_it_was_kept(mail, wire):
     """The digest that the silo's own record has is the one on the wire."""
     state = mail._state
-    path = state.keep_sealed(PLACE.study, "a" * 64, [LARGE[:7], LARGE[7:]])
+    path = state.keep_sealed(PLACE, "a" * 64, [LARGE[:7], LARGE[7:]])
     mail.send("north", PLACE, "ring32", path, tensor=Tensor.ENCODER, values=9)
     with state._transaction() as connection:
         (kept,) = connection.exec_driver_sql("SELECT sha256 FROM sealed").scalars()

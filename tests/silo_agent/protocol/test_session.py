@@ -9,6 +9,7 @@ from crypto.entropy import SystemEntropy
 from crypto.errors import CertificateError, RosterRefused, SealError
 from crypto.pki.at_rest import Vault
 from crypto.pki.authority import root
+from crypto.pki.authority.building import read_request
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.secagg.survivors import SurvivorList
@@ -198,9 +199,10 @@ def test_two_silos_of_one_institution_are_no_roster(tmp_path):
     online, sessions = Online(tmp_path), {}
     for name, run_by in (("north", "charite"), ("south", "vivantes"), ("west", "charite")):
         party = Subject(Identity(Role.SILO, name), f"{name}-ward", run_by)
-        token = root.admit(online.root, party, days=30, redeem_days=5)
         home = tmp_path / name
         request = create_request(home, party).read_bytes()
+        key = read_request(request).fingerprint
+        token = root.admit(online.root, party, days=30, redeem_days=5, key=key)
         (home / "certificate.pem").write_bytes(online.authority.redeem(request, token))
         (home / "authority.pem").write_bytes(online.pem)
         online.bring_lists(home)

@@ -1,61 +1,173 @@
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 
 from policies.documents.policy import Policy
+from policies.refusals import Refused
 from silo_agent.config import AgentConfig
-from silo_agent.storage.approvals import approve, approved, source_of
+from silo_agent.storage import offered
+from silo_agent.storage.approvals import (
+    Approval,
+    Approvals,
+    approvals,
+    approve,
+    begin_anew,
+    looked_at,
+    no_data,
+    require_approved,
+    source_of,
+    upgrade,
+    withdraw,
+)
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from support.small_cohort import policy_document
 from support.studies import tiny_study
 
-DIGEST = "0123456789ab" * 5 + "cdef"
+NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
+AT = "2026-11-06T15:04:00+00:00"
+EXAM, OTHER = tiny_study(name="exam"), tiny_study(name="other")
 
 
-def test_a_study_is_approved_by_its_name_or_its_digest_and_the_digest_goes_before(tmp_path):
-    folder = StateFolder(tmp_path / "state")
-    assert approved(folder, "exam", DIGEST) is None
-    approve(folder, "exam", "lung")
-    assert approved(folder, "exam", DIGEST) == "lung"
-    approve(folder, DIGEST[:12], "heart")
-    assert approved(folder, "exam", DIGEST) == "heart"
-    assert approved(folder, "exam", "f" * 64) == "lung"
-    approve(folder, "exam", "liver")
-    assert approved(folder, "exam", "f" * 64) == "liver"
-    approve(folder, "0123", "none")
-    assert approved(folder, "other", DIGEST) == "heart", "a short beginning of a digest is a name"
-    assert approved(folder, "0123", "f" * 64) == "none"
+@pytest.fixture
+def folder(tmp_path):
+    return StateFolder(tmp_path / "state")
 
 
-def test_no_study_gets_anothers_data_by_a_name_that_looks_like_its_digest(tmp_path):
-    folder = StateFolder(tmp_path / "state")
-    approve(folder, DIGEST[:12], "heart")
-    assert approved(folder, DIGEST[:12], "f" * 64) is None
+@pytest.fixture
+def policy():
+    return Policy.model_validate(policy_document("ward"))
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"exam": 1}', "{"])
-def test_approvals_that_cannot_be_read_approve_nothing(tmp_path, content):
-    folder = StateFolder(tmp_path)
-    folder.approvals.write_text(content)
-    with pytest.raises(StateError, match=r"approvals\.json in the state folder cannot be read; delete it"):
-        approved(folder, "exam", DIGEST)
-
-
-def test_a_rule_of_the_policy_gives_data_if_nobody_else_does(tmp_path):
-    """agent.yaml goes before an approval, and an approval before the rule. Several data by the rule are none."""
-    study, other = tiny_study(name="exam-1"), tiny_study(name="other")
-    names = {name: tmp_path / f"{name}.csv" for name in ("ward", "lab", "own")}
-    policy = Policy.model_validate(policy_document("ward")).model_copy(
-        update={"approved_data": {"ward": ("exam-*",), "gone": ("other",)}}
+def config(folder, *names):
+    return AgentConfig.model_construct(
+        state=folder.path, data={name: folder.path / f"{name}.csv" for name in names}, databases={}
     )
-    config = AgentConfig.model_construct(state=tmp_path / "state", data=names, databases={})
-    assert source_of(config, study, policy) == names["ward"]
-    assert source_of(config, other, policy) is None, "agent.yaml does not name what the rule names"
-    twice = policy.model_copy(update={"approved_data": {**policy.approved_data, "lab": ("exam-1",)}})
-    with pytest.raises(StateError, match=r"several data \(lab, ward\); say which: fedward-silo study approve exam-1"):
-        source_of(config, study, twice)
-    approve(StateFolder(config.state), "exam-1", "lab")
-    assert source_of(config, study, twice) == names["lab"]
-    own = config.model_copy(update={"data": {**names, "exam-1": names["own"]}})
-    assert source_of(own, study, twice) == names["own"]
+
+
+def test_an_approval_is_of_one_text_and_can_be_taken_back(folder, policy):
+    settings, twin = config(folder, "lung"), tiny_study(name="exam", purpose="The same name, another study.")
+    assert source_of(settings, EXAM, policy) is None
+    approve(folder, EXAM, "lung", NOW)
+    assert source_of(settings, EXAM, policy) == settings.data["lung"]
+    assert source_of(settings, twin, policy) is None
+    assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", "lung", AT)})
+    withdraw(folder, {EXAM.digest: "exam"}, NOW)
+    assert source_of(settings, EXAM, policy) is None
+    with pytest.raises(Refused, match="has not approved the study, or has taken its approval back"):
+        require_approved(settings, EXAM, policy)
+    approve(folder, EXAM, "lung", NOW)
+    require_approved(settings, EXAM, policy)
+
+
+def test_data_of_a_studys_name_approve_nothing(folder, policy):
+    settings = config(folder, "exam")
+    assert source_of(settings, EXAM, policy) is None
+    assert "agent.yaml names data and no study (exam)" in no_data(EXAM, settings)
+    assert f"study show {EXAM.digest[:12]}, then" in no_data(EXAM, settings)
+
+
+def test_an_approval_of_data_that_are_named_no_more_gives_nothing(folder, policy):
+    approve(folder, EXAM, "gone", NOW)
+    assert source_of(config(folder, "exam"), EXAM, policy) is None
+
+
+def test_a_rule_of_the_policy_gives_data_if_nobody_has_decided(folder, policy):
+    settings = config(folder, "ward", "lab")
+    ruled = policy.model_copy(update={"approved_data": {"ward": ("exam*",), "gone": ("other",)}})
+    assert source_of(settings, EXAM, ruled) == settings.data["ward"]
+    assert source_of(settings, OTHER, ruled) is None, "agent.yaml does not name what the rule names"
+    twice = policy.model_copy(update={"approved_data": {"ward": ("exam",), "lab": ("exam",)}})
+    with pytest.raises(StateError, match=rf"several data \(lab, ward\); .*approve {EXAM.digest[:12]}"):
+        source_of(settings, EXAM, twice)
+    approve(folder, EXAM, "lab", NOW)
+    assert source_of(settings, EXAM, twice) == settings.data["lab"]
+    withdraw(folder, {EXAM.digest: "exam"}, NOW)
+    assert source_of(settings, EXAM, ruled) is None, "what was taken back no rule gives again"
+
+
+def test_a_person_who_looks_at_data_needs_no_approval(folder, policy):
+    settings = config(folder, "exam", "lung")
+    assert looked_at(settings, EXAM, policy) == settings.data["exam"]
+    assert looked_at(settings, EXAM, policy, "lung") == settings.data["lung"]
+    approve(folder, EXAM, "lung", NOW)
+    assert looked_at(settings, EXAM, policy) == settings.data["lung"]
+    assert looked_at(config(folder, "lung"), OTHER, policy) == settings.data["lung"], "there are no others"
+    with pytest.raises(StateError, match=r"nothing says which data .*say so with --data NAME"):
+        looked_at(settings, OTHER, policy)
+    with pytest.raises(StateError, match="names no data 'liver'"):
+        looked_at(settings, OTHER, policy, "liver")
+
+
+DAMAGED = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"exam": 1}',
+    '{"version": 3, "approvals": {}, "unbound": {}}',
+    '{"version": 2, "approvals": {"0123": {"study": "exam", "data": "lung", "at": ""}}, "unbound": {}}',
+    json.dumps({"version": 2, "approvals": {EXAM.digest: {"study": "exam", "data": 1, "at": ""}}, "unbound": {}}),
+    '{"version": 2, "approvals": {}}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_list_that_cannot_be_read_approves_nothing(folder, policy, content):
+    folder.path.mkdir()
+    folder.approvals.write_text(content)
+    for read in (approvals, lambda folder: approve(folder, EXAM, "lung", NOW)):
+        with pytest.raises(StateError, match=r"approvals\.json cannot be read, .*withdraw-approval --all"):
+            read(folder)
+    with pytest.raises(Refused):
+        require_approved(config(folder, "lung"), EXAM, policy.model_copy(update={"approved_data": {"lung": ("*",)}}))
+    begin_anew(folder, {EXAM.digest: "exam"}, NOW)
+    assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", None, AT)})
+
+
+def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(folder):
+    assert approvals(folder) == Approvals(old=True)
+    upgrade(folder, {}, ["exam"], NOW)
+    offered.keep(folder, EXAM, NOW)
+    folder.approvals.unlink()
+    with pytest.raises(StateError, match=r"approvals\.json is gone"):
+        upgrade(folder, {EXAM.digest: "exam"}, ["exam"], NOW)
+
+
+def test_what_version_06_approved_goes_on_if_it_has_begun_and_else_is_listed_and_gives_nothing(folder, policy):
+    whole, begun = tiny_study(name="whole"), tiny_study(name="begun")
+    by_digest, own = tiny_study(name="by-digest"), tiny_study(name="own")
+    later = tiny_study(name="later")
+    old = {whole.digest: "a", "begun": "b", by_digest.digest[:12]: "c", "own": "d", "later": "e", "abcdef012345": "f"}
+    folder.path.mkdir()
+    folder.approvals.write_text(json.dumps(old))
+    folder.waiting.write_text("[]")
+    settings = config(folder, "a", "b", "c", "own", "d", "e", "ruled")
+    running = {one.digest: one.name for one in (begun, by_digest, own, tiny_study(name="ruled-by-nobody"))}
+    found = upgrade(folder, running, settings.data, NOW)
+    assert source_of(settings, whole, policy) == settings.data["a"]
+    assert source_of(settings, begun, policy) == settings.data["b"]
+    assert source_of(settings, by_digest, policy) == settings.data["c"]
+    assert source_of(settings, own, policy) == settings.data["own"], "in 0.6 agent.yaml went before an approval"
+    assert source_of(settings, later, policy) is None
+    assert dict(found.unbound) == {"later": "e", "abcdef012345": "f"}
+    assert not folder.waiting.exists()
+    approve(folder, later, "e", NOW)
+    assert dict(approvals(folder).unbound) == {"abcdef012345": "f"}
+
+
+def test_an_upgrade_binds_once(folder, policy):
+    """A study that begins later by the policy's rule gets nothing from agent.yaml by its name."""
+    upgrade(folder, {}, ["exam"], NOW)
+    assert upgrade(folder, {EXAM.digest: "exam"}, ["exam"], NOW) == Approvals()
+    assert source_of(config(folder, "exam"), EXAM, policy) is None
+
+
+def test_unbound_words_can_be_taken_off(folder):
+    folder.path.mkdir()
+    folder.approvals.write_text('{"exam": "lung", "other": "lung"}')
+    withdraw(folder, {}, NOW, ["exam"])
+    assert dict(approvals(folder).unbound) == {"other": "lung"}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import itertools
 import os
 import shutil
+import sqlite3
 import stat
 import tarfile
+from contextlib import closing
 from datetime import date
+from typing import get_args
 
+import numpy as np
 import pytest
 
 from crypto.entropy import SystemEntropy
@@ -18,12 +24,17 @@ from crypto.pki.key_files import new_key
 from policies.errors import LedgerBusyError, LedgerMissingError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import Ledger, read_history
+from protos.chunks import ChunkHasher, ChunkList
+from protos.messages import Place, Tensor
 from silo_agent.storage import backup as backups
 from silo_agent.storage.backup import BackupError, make_backup, restore
+from silo_agent.storage.digests import Kind
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.opening import open_state
 from silo_agent.storage.rows import Withdrawals
 from silo_agent.storage.state import State
 from support.ledgers import NORTH
+from support.states import DIGESTS
 
 DAY = date(2026, 3, 1)
 RUNNING, OVER = "5" * 64, "6" * 64
@@ -103,6 +114,53 @@ def test_a_backup_comes_back_without_keys_and_ends_what_was_running(made, state,
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (state, *state.rglob("*"))} == {0}
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "state"]
+
+
+def test_nobody_finds_the_noised_counts_of_this_silo_by_trying_them(state, tmp_path):
+    """With distributed noise a silo's own release has a fraction of the noise that the sum is charged for."""
+    counts, place = np.array([113, 87], np.int64), Place(RUNNING, 0, 1)
+    kept = State(state, DIGESTS)
+    kept.keep_release(place, Tensor.COUNTS, 1, counts, "a" * 64)
+    kept.keep_sealed(Place(RUNNING, 0, 1), "a" * 64, [counts.tobytes()])
+    kept.promises.open(place, "a" * 64, ChunkList.of(kept.files.sealed(RUNNING, "a" * 64)).digest)
+    standing = hashlib.sha256(counts.tobytes()).hexdigest()
+    kept.keep_attempt(RUNNING, standing)
+    assert np.array_equal(kept.release(place, Tensor.COUNTS, 1).integers, counts)
+    kept.close()
+    make_backup(state, tmp_path / "b", version="1.0", day=DAY)
+    shutil.rmtree(state)
+    put_back(tmp_path / "b", state)
+    held = (tmp_path / "b").read_bytes() + b"".join(path.read_bytes() for path in state.rglob("*") if path.is_file())
+    tried = 0
+    for pair in itertools.product(range(100, 130), range(80, 95)):
+        guess = np.array(pair, np.int64).tobytes()
+        plain = [hashlib.sha256(guess).hexdigest(), _chunked(guess)]
+        tried += any(one.encode() in held or bytes.fromhex(one) in held for one in plain)
+        tried += any(DIGESTS.keyed(kind, one).encode() in held for one in plain for kind in get_args(Kind))
+    assert tried == 0
+
+
+def test_a_backup_of_an_earlier_version_is_put_back_without_its_plain_digests(made, state, tmp_path, monkeypatch):
+    plain = "d" * 64
+    kept = State(state, DIGESTS)
+    kept.keep_sealed(Place(RUNNING, 0, 1), "a" * 64, [b"sealed"])
+    kept.close()
+    with closing(sqlite3.connect(StateFolder(state).database)) as database:
+        database.execute("UPDATE sealed SET sha256 = ?", (plain,))
+        database.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(backups, "blank", lambda _: None)
+        make_backup(state, tmp_path / "old", version="0.6", day=DAY)
+    assert plain.encode() in (tmp_path / "old").read_bytes()
+    put_back(tmp_path / "old", state)
+    assert plain.encode() not in StateFolder(state).database.read_bytes()
+    open_state(state, KEY, SystemEntropy())[0].close()  # a fresh secret, since nothing rests on the old one
+
+
+def _chunked(content):
+    hasher = ChunkHasher()
+    hasher.update(content)
+    return hasher.digest
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no file can be given to somebody else")

@@ -14,6 +14,7 @@ NAMES = {
     STATE.database: "state.sqlite3",
     STATE.ledger: "ledger.sqlite3",
     STATE.session: "session.sealed",
+    STATE.secret: "secret.sealed",
     STATE.withdrawn: "withdrawn.sealed",
     STATE.withdrawing: "withdrawn.lock",
     STATE.policy("d" * 64): f"policies/{'d' * 64}.json",
@@ -65,7 +66,7 @@ def test_what_all_silos_hold_stays_and_all_else_goes():
 
 def test_a_backup_has_no_key_and_no_rows_but_knows_who_has_withdrawn():
     left_out = {path for path, name in NAMES.items() if not StateFolder.backed_up(name)}
-    assert {STUDY.keys, STUDY.rows, STUDY.row_key, STATE.session, STATE.withdrawing} <= left_out
+    assert {STUDY.keys, STUDY.rows, STUDY.row_key, STATE.session, STATE.secret, STATE.withdrawing} <= left_out
     assert not {STATE.withdrawn, STATE.ledger, STUDY.model(2), STUDY.personal} & left_out
 
 

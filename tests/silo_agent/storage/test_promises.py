@@ -10,7 +10,7 @@ from sqlalchemy import create_engine
 from protos.messages import Place, Tensor
 from silo_agent.storage.errors import SumError, SurvivorsError
 from silo_agent.storage.promises import Promises
-from silo_agent.storage.state import State
+from support.states import DIGESTS, keyed
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
@@ -29,7 +29,7 @@ def promises(tmp_path):
 
     class Restarted:
         def __getattr__(self, name):
-            return getattr(Promises(create_engine(f"sqlite:///{tmp_path / 'state.sqlite3'}")), name)
+            return getattr(Promises(create_engine(f"sqlite:///{tmp_path / 'state.sqlite3'}"), DIGESTS), name)
 
     return Restarted()
 
@@ -98,14 +98,14 @@ def test_a_void_of_fewer_attempts_frees_no_later_list(promises):
 
 def test_a_list_that_an_earlier_version_signed_binds_for_ever_and_is_not_voided(tmp_path):
     """That version kept no reveals, so the list may have been opened."""
-    state = State(tmp_path / "state")
+    state = keyed(tmp_path / "state")
     state.close()
     with closing(sqlite3.connect(tmp_path / "state" / "state.sqlite3")) as database:
         database.execute("DROP TABLE promises")
         database.execute("DROP TABLE sums")
         database.execute("INSERT INTO survivors VALUES (?, 2, 'heads', ?)", (STUDY, '["east", "north", "west"]'))
         database.commit()
-    state = State(tmp_path / "state")
+    state = keyed(tmp_path / "state")
     try:
         promises = state.promises
         assert promises.binding(PLACE, HEADS) == NAMES
@@ -161,8 +161,8 @@ def _signs(promises, place, names):
 
 # --- sums -------------------------------------------------------------------------------------------------------------
 def test_of_all_sums_under_one_label_the_first_alone_is_tried(promises):
-    promises.open(LABEL, "1" * 64)
-    promises.open(LABEL, "1" * 64)
+    promises.open(PLACE, LABEL, "1" * 64)
+    promises.open(PLACE, LABEL, "1" * 64)
     with pytest.raises(SumError, match="only the first is ever tried"):
-        promises.open(LABEL, "2" * 64)
-    promises.open("b" * 64, "2" * 64)
+        promises.open(PLACE, LABEL, "2" * 64)
+    promises.open(PLACE, "b" * 64, "2" * 64)

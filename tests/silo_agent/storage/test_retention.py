@@ -15,11 +15,12 @@ from silo_agent.metrics import Metrics
 from silo_agent.storage import retention as retention_module
 from silo_agent.storage.retention import Retaining, Retention, today, weigh
 from silo_agent.storage.state import Ending, State
+from support.states import keyed
 from support.studies import tiny_study
 
 STUDY, OTHER = "5" * 64, "6" * 64
 END = date(2026, 3, 1)
-OPENED = {"counts.json", "classes.json", "results.json", "publication.json", "training.jsonl"}
+OPENED = {"counts.json", "counts.json.sha256", "classes.json", "results.json", "publication.json", "training.jsonl"}
 STAYS = {"model-0.safetensors", "model-0.digest", *OPENED}
 GOES = {
     "studies": {
@@ -141,7 +142,7 @@ def left(state, study):
 
 @pytest.fixture
 def state(quick_path):
-    state = State(quick_path / "state")
+    state = keyed(quick_path / "state")
     (state.folder / "ledger.sqlite3").write_bytes(b"ledger")
     (state.folder / "policies").mkdir()
     (state.folder / "policies" / "0.json").write_bytes(b"policy")
@@ -317,7 +318,7 @@ def test_a_crash_anywhere_leaves_a_state_from_which_the_removal_goes_on(state, m
             with pytest.raises(Crash):
                 look(state, 41)
         state.close()
-        state = State(state.folder)
+        state = keyed(state.folder)
         # What is half removed is known to be: nobody uses it.
         assert state.removed(study) == after(41) or left(state, study) == whole
         look(state, 41)

@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from crypto.entropy import SystemEntropy
-from crypto.errors import SealError
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import SealedRows, Withdrawals, alone, row_key, rows_of
 
@@ -27,13 +26,13 @@ def test_rows_open_for_this_silo_and_this_study_alone(files, credentials):
     for path in files.path.rglob("*.*"):
         assert b"patient" not in path.read_bytes()
         assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(SealError):
+    with pytest.raises(LocalFileError, match=r"rows\.key was sealed by another key, or was changed"):
         rows_of(files.study(STUDY), credentials["south"], ENTROPY).recall()
     elsewhere = files.study("6" * 64)
     elsewhere.path.mkdir()
     elsewhere.rows.write_bytes(files.study(STUDY).rows.read_bytes())
     elsewhere.row_key.write_bytes(files.study(STUDY).row_key.read_bytes())
-    with pytest.raises(SealError):
+    with pytest.raises(LocalFileError, match=r"rows\.key was sealed by another key"):
         rows_of(elsewhere, credentials["north"], ENTROPY).recall()
     key = row_key(files.study(STUDY), credentials["north"], ENTROPY)
     assert SealedRows(files.study(STUDY), lambda: key, frozenset, ENTROPY).recall() == b"patient 17, ill"
@@ -76,3 +75,43 @@ def test_nobody_withdraws_while_rows_are_kept(files, credentials):
         order.append("kept")
     other.join()
     assert order == ["kept", "withdrawn"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rows.sealed", b"short", r"rows\.sealed was sealed by another key, or was changed.*remove rows\.sealed and"),
+        ("rows.key", b"short", r"rows\.key was sealed by another key, or was changed.*put back rows\.key"),
+        ("rows.key", None, r"rows\.key is gone.*put back rows\.key"),
+    ],
+)
+def test_rows_that_do_not_open_are_told_by_file_and_fix_and_nothing_is_made_anew(
+    files, credentials, name, content, said
+):
+    rows = rows_of(files.study(STUDY), credentials["north"], ENTROPY)
+    rows.require_whole(begun=True)
+    rows.keep(b"patient 17, ill")
+    rows.require_whole(begun=True)
+    path = files.study(STUDY).path / name
+    path.unlink() if content is None else path.write_bytes(content)
+    before = {one: one.read_bytes() for one in files.path.rglob("*.*")}
+    with pytest.raises(LocalFileError, match=said):
+        rows.require_whole(begun=False)
+    with pytest.raises(LocalFileError, match=said):
+        rows.recall()
+    if name == "rows.key":
+        with pytest.raises(LocalFileError, match=said):
+            rows.keep(b"others")
+    assert {one: one.read_bytes() for one in files.path.rglob("*.*")} == before
+
+
+def test_rows_that_are_gone_are_read_anew_only_before_a_round_or_if_a_person_removed_the_key_too(files, credentials):
+    study = files.study(STUDY)
+    rows = rows_of(study, credentials["north"], ENTROPY)
+    rows.keep(b"patient 17, ill")
+    study.rows.unlink()
+    rows.require_whole(begun=False)
+    with pytest.raises(LocalFileError, match=r"rows\.sealed is gone"):
+        rows.require_whole(begun=True)
+    study.row_key.unlink()
+    rows.require_whole(begun=True)

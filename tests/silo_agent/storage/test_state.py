@@ -16,7 +16,8 @@ from protos.messages import Place, Tensor
 from silo_agent.storage import state as state_module
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import StateError, StateFileError, SurvivorsError
-from silo_agent.storage.state import Ending, State
+from silo_agent.storage.state import Ending
+from support.states import DIGESTS, keyed
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
@@ -31,14 +32,14 @@ class Crash(BaseException):
 
 @pytest.fixture
 def state(tmp_path):
-    state = State(tmp_path / "state")
+    state = keyed(tmp_path / "state")
     yield state
     state.close()
 
 
 def reopened(state):
     state.close()
-    return State(state.folder)
+    return keyed(state.folder)
 
 
 def keep(state, integers=INTEGERS, place=PLACE, attempt=3):
@@ -82,7 +83,7 @@ def test_an_end_of_a_version_that_kept_no_day_is_known(state):
     state.close()
     with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
         database.execute("DROP TABLE endings")
-    assert State(state.folder).endings() == [Ending(STUDY, None)]
+    assert keyed(state.folder).endings() == [Ending(STUDY, None)]
 
 
 def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
@@ -90,10 +91,10 @@ def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
     state.add_study(STUDY, b"{}")
     keep(state)
     keep(state, place=Place(OTHER, 2, 3))
-    state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    state.keep_sealed(PLACE, LABEL, [b"sealed"])
     state.promises.sign(PLACE, Tensor.HEADS, ("north", "west"))
     state.keep_attempt(STUDY, "where it stood")
-    digest = ChunkList.of(next(state.folder.rglob("*.i64"))).digest
+    digest = DIGESTS.keyed("release", ChunkList.of(next(state.folder.rglob("*.i64"))).digest)
     with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
         database.execute("UPDATE releases SET sha256 = ? WHERE study = ?", ("f" * 64, OTHER))
         database.commit()
@@ -109,14 +110,14 @@ def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
     with pytest.raises(StateError):
         state.release(PLACE, Tensor.HEADS, 3)
     with pytest.raises(StateError):
-        state.keep_sealed(STUDY, LABEL, [b"sealed"])
+        state.keep_sealed(PLACE, LABEL, [b"sealed"])
     with pytest.raises(SurvivorsError):
         state.promises.sign(PLACE, Tensor.HEADS, ("north", "south"))
 
 
 def test_the_folder_and_its_files_are_the_owners_alone(state):
     keep(state)
-    state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    state.keep_sealed(PLACE, LABEL, [b"sealed"])
     folders = {path.parent for path in files(state)} | {state.folder}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files(state)} == {0o600}
     assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
@@ -128,7 +129,7 @@ def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path):
     (tmp_path / "state").chmod(0o755)
     (tmp_path / "state" / "state.sqlite3").touch(mode=0o644)
     with structlog.testing.capture_logs() as logs:
-        State(tmp_path / "state").close()
+        keyed(tmp_path / "state").close()
     paths = [tmp_path / "state", tmp_path / "state" / "state.sqlite3"]
     assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o700, 0o600]
     assert [entry["path"] for entry in logs] == [str(path) for path in paths]
@@ -138,7 +139,7 @@ def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path):
 @settings(max_examples=15, deadline=None)
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_a_release_comes_back_as_the_same_integers(tmp_path_factory, values):
-    state = State(tmp_path_factory.mktemp("state"))
+    state = keyed(tmp_path_factory.mktemp("state"))
     keep(state, np.array(values, np.int64))
     state = reopened(state)
     release = state.release(PLACE, Tensor.HEADS, 3)
@@ -179,25 +180,25 @@ def test_a_release_longer_than_a_piece_is_read_from_its_file(state, monkeypatch)
 # --- sealed bytes -----------------------------------------------------------------------------------------------------
 def test_a_label_gives_one_byte_string_for_ever(state):
     assert state.sealed(STUDY, LABEL) is None
-    path = state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    path = state.keep_sealed(PLACE, LABEL, [b"sealed"])
     with pytest.raises(StateError, match=r"\.sealed: the file was stored before"):
-        state.keep_sealed(STUDY, LABEL, [b"other bytes"])
+        state.keep_sealed(PLACE, LABEL, [b"other bytes"])
     state = reopened(state)
     assert state.sealed(STUDY, LABEL) == path
     assert path.read_bytes() == b"sealed"
     with pytest.raises(StateError):
-        state.keep_sealed(STUDY, LABEL, [b"other bytes"])
+        state.keep_sealed(PLACE, LABEL, [b"other bytes"])
 
 
 def test_a_used_label_stays_used_when_its_bytes_are_forgotten(state):
     keep(state)
-    state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    state.keep_sealed(PLACE, LABEL, [b"sealed"])
     state.forget_round(STUDY, 2)
     assert files(state) == []
     with pytest.raises(StateError):
         state.sealed(STUDY, LABEL)
     with pytest.raises(StateError):
-        state.keep_sealed(STUDY, LABEL, [b"sealed"])
+        state.keep_sealed(PLACE, LABEL, [b"sealed"])
     with pytest.raises(StateError):
         keep(state)
 
@@ -206,7 +207,7 @@ def test_forgetting_a_round_leaves_other_rounds_and_studies_alone(state):
     keep(state)
     for place in (Place(STUDY, 22, 3), Place(OTHER, 2, 3)):
         keep(state, place=place)
-    state.keep_sealed(OTHER, "b" * 64, [b"of another study"])
+    state.keep_sealed(Place(OTHER, 2, 3), "b" * 64, [b"of another study"])
     state.forget_round(STUDY, 2)
     assert state.release(Place(STUDY, 22, 3), Tensor.HEADS, 3) is not None
     assert state.release(Place(OTHER, 2, 3), Tensor.HEADS, 3) is not None
@@ -217,7 +218,7 @@ def test_forgetting_a_round_leaves_other_rounds_and_studies_alone(state):
 @pytest.mark.parametrize("damage", ["changed", "cut", "longer", "missing"])
 def test_damaged_files_are_named_with_the_mend(state, damage):
     keep(state)
-    sealed = state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    sealed = state.keep_sealed(PLACE, LABEL, [b"sealed"])
     for path, read in (
         (next(iter(state.folder.rglob("*.i64"))), lambda: state.release(PLACE, Tensor.HEADS, 3)),
         (sealed, lambda: state.sealed(STUDY, LABEL)),
@@ -274,13 +275,13 @@ def test_a_crash_anywhere_while_keeping_leaves_the_old_state(state, monkeypatch,
     with monkeypatch.context() as patch:
         break_at(patch, state, step)
         with pytest.raises(Crash):
-            state.keep_sealed(STUDY, LABEL, [b"lost"])
+            state.keep_sealed(PLACE, LABEL, [b"lost"])
     state = reopened(state)
     assert state.release(PLACE, Tensor.HEADS, 3) is None
     assert state.sealed(STUDY, LABEL) is None
     assert not list(state.folder.rglob("*.new"))
     keep(state, INTEGERS + 1)
-    state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    state.keep_sealed(PLACE, LABEL, [b"sealed"])
     assert np.array_equal(state.release(PLACE, Tensor.HEADS, 3).integers, INTEGERS + 1)
     assert state.sealed(STUDY, LABEL).read_bytes() == b"sealed"
 

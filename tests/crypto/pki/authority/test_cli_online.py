@@ -11,12 +11,15 @@ from typer.testing import CliRunner
 
 from crypto.errors import CertificateError
 from crypto.pki.admission import Token
+from crypto.pki.authority import readmission
 from crypto.pki.authority.asking import PASSPHRASE_VARIABLE
+from crypto.pki.authority.building import read_request
 from crypto.pki.authority.cli import app, main
 from crypto.pki.authority.issuing import IssuingAuthority
 from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.certificates import Trust
 from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.timestamps import query_for, stamped
 
 NORTH = ("--role", "silo", "--name", "north")
@@ -59,13 +62,15 @@ def test_a_token_goes_into_a_new_file_that_only_the_owner_reads(run, tmp_path):
 
 
 def test_a_party_is_admitted_certified_and_revoked(run, online):
-    done = run("admit", "root", *NORTH, "--data-set", "north-ward", "--url", "https://a.example:8443")
+    request = create_request(online / "north", Subject(Identity(Role.SILO, "north"), "north-ward")).read_bytes()
+    said = ("--data-set", "north-ward", "--key", read_request(request).fingerprint, "--url", "https://a.example:8443")
+    done = run("admit", "root", *NORTH, *said)
     assert "north has no --institution" in done.stderr
     token = Token.parse(done.stdout)
     assert "admitted fedward://silo/north with the data set north-ward until" in done.stderr
     assert token.url == "https://a.example:8443"
     issuing = IssuingAuthority.load(online / "issuing", passphrase=b"long and secret")
-    pem = issuing.redeem(create_request(online / "north", token.admission.subject).read_bytes(), token)
+    pem = issuing.redeem(request, token)
     run("crl", "issuing", "--out", "north/crls.pem")
     (online / "north" / "authority.pem").write_bytes(issuing.authority_pem)
     trust = Trust.load(online / "north" / "authority.pem")
@@ -104,12 +109,33 @@ def test_the_root_takes_back_an_admission_by_its_number(run, online):
     assert "revoked the issuing authority 'Online', serial number" in stolen
 
 
-def test_everybody_is_admitted_again_in_one_file(run, online):
-    run("admit", "root", *NORTH, "--data-set", "north-ward", "--days", "100")
-    told = run("readmit", "root", "--out", "issuing/admissions.json").output
+def test_everybody_is_admitted_again_in_one_file_each_with_the_key_that_redeemed_the_token(run, online):
+    token = Token.parse(run("admit", "root", *NORTH, "--data-set", "north-ward", "--days", "100").stdout)
+    assert "--keys" in run("readmit", "root", "--out", "issuing/admissions.json", code=1).output, "no key is known"
+    request = create_request(online / "north", token.admission.subject).read_bytes()
+    issuing, key = IssuingAuthority.load(online / "issuing", passphrase=b"long and secret"), read_request(request)
+    issuing.redeem(request, token)
+    assert "has 1 keys: compare each" in run("keys", "issuing", "--out", "keys.txt").output
+    assert (online / "keys.txt").read_text() == f"fedward://silo/north {key.fingerprint}\n"
+    told = run("readmit", "root", "--keys", "keys.txt", "--out", "issuing/admissions.json").output
     assert "admitted fedward://silo/north with the data set north-ward until" in told
-    IssuingAuthority.load(online / "issuing", passphrase=b"long and secret")
+    assert f"for the key with SHA-256 {key.fingerprint}: compare it with the party" in told
+    assert [one.key for one in readmission.read(online / "issuing" / "admissions.json")] == [key.fingerprint]
+    again = run("readmit", "root", "--days", "740", "--out", "again.json").output
+    assert f"{key.fingerprint}\n" in again, "which the root named before"
+    (online / "keys.txt").write_text(f"fedward://silo/north {'0' * 64}\n")
+    more = ("--days", "750", "--out", "more.json")
+    assert "find out whose that key is" in run("readmit", "root", "--keys", "keys.txt", *more, code=1).output
     assert "never overwritten" in run("readmit", "root", "--out", "issuing/admissions.json", code=1).output
+
+
+def test_a_file_of_keys_says_one_key_for_each_party(run, online):
+    for text, why in (
+        (f"fedward://silo/north {'0' * 64}\nfedward://silo/north {'1' * 64}\n", "several keys of fedward://silo/north"),
+        ("fedward://silo/north abc\n", "line 1 is no party's URI"),
+    ):
+        (online / "keys.txt").write_text(text)
+        assert why in run("readmit", "root", "--keys", "keys.txt", "--out", "none.json", code=1).output
 
 
 def test_what_cannot_be_is_refused_in_one_line(run, online):
@@ -123,6 +149,7 @@ def test_what_cannot_be_is_refused_in_one_line(run, online):
         (("delegate", "root", "root/authority.pem", "--out", "new"), "no request of an issuing authority"),
         (("delegate", "root", "issuing/issuing.csr", "--host", "10.0.0.1", "--out", "new"), "certifies no addresses"),
         (("admit", "root", *NORTH), "a silo needs one data set"),
+        (("admit", "root", *NORTH, "--data-set", "a", "--key", "AB"), "--key is the SHA-256 of the party's key"),
         (("admit", "root", "--role", "coordinator", "--name", "hub"), "needs a host name"),
         (("admit", "root", *NORTH, "--data-set", "a", "--url", "http://a"), "https://host:port"),
     ):

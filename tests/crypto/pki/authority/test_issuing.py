@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Token
 from crypto.pki.authority import building, issuing, root
+from crypto.pki.authority.building import read_request
 from crypto.pki.authority.issuing import LIFE, IssuingAuthority
 from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
@@ -159,7 +160,11 @@ def test_a_thief_of_the_online_key_invents_nobody(online, trust):
     forged = admitted.signed(online.stolen.key)
     with pytest.raises(CertificateError, match="was not signed by the root that it names"):
         trust.identify(building.leaf(north, (), key, week(), above, admission=forged))
-    assert trust.identify(building.leaf(north, (), key, week(), above, admission=admitted)) == north.identity
+    with pytest.raises(CertificateError, match="which its admission does not name"):
+        trust.identify(building.leaf(north, (), key, week(), above, admission=admitted))
+    named = online.admit("silo", "north", key="ab" * 32).admission
+    with pytest.raises(CertificateError, match=f"and admitted is the key with {'ab' * 32}"):
+        trust.identify(building.leaf(north, (), key, week(), above, admission=named))
 
 
 def test_no_address_is_certified_online(online):
@@ -257,11 +262,14 @@ def test_no_secret_stands_in_register_or_certificate(online):
 def test_the_institution_is_part_of_the_admission(online, trust):
     north = subject("silo", "north")
     run_by = Subject(north.identity, north.data_set, "charite")
-    token = root.admit(online.root, run_by, days=30, redeem_days=5)
+    asked = request(online, "north", run_by)
+    token = root.admit(online.root, run_by, days=30, redeem_days=5, key=read_request(asked).fingerprint)
     assert Token.parse(token.text()) == token
     with pytest.raises(EnrolmentError, match="with the data set north-ward, and admitted"):
         online.authority.redeem(request(online, "other"), token)
-    pem = online.authority.redeem(request(online, "north", run_by), token)
+    with pytest.raises(EnrolmentError, match=r"its key has SHA-256 .* and admitted is the key with"):
+        online.authority.redeem(request(online, "another", run_by), token)
+    pem = online.authority.redeem(asked, token)
     assert subject_of(parse_certificate(pem)) == run_by
     assert trust.identify(pem) == north.identity
     root.admit(online.root, Subject(north.identity, north.data_set, "vivantes"), days=30, redeem_days=5)

@@ -9,6 +9,8 @@ import pytest
 from crypto.errors import CertificateError, EnrolmentError, UnknownAuthorityError
 from crypto.pki.admission import Token
 from crypto.pki.authority import issuing, root
+from crypto.pki.authority.building import read_request
+from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role
 from crypto.pki.joining import renewal
 from crypto.pki.joining.enrol import enrol
@@ -72,8 +74,12 @@ def test_in_a_change_of_root_a_service_under_both_serves_who_knows_one(tmp_path)
     with (online.issuing / issuing.ROOT_LISTS_FILE).open("ab") as lists:
         lists.write(root.publish(second, 5))
     online.authority = replace_bundle(online)
-    token = root.admit(second, subject("silo", "north"), days=30, redeem_days=5)
+    asked = create_request(tmp_path / "north", subject("silo", "north")).read_bytes()
+    key = read_request(asked).fingerprint
+    token = root.admit(second, subject("silo", "north"), days=30, redeem_days=5, key=key)
     with serving(online) as there:
+        with pytest.raises(EnrolmentError, match=f"the token is for the key with SHA-256 {key}, and key.pem has"):
+            enrol(tmp_path / "other", token, url=there)
         enrol(tmp_path / "north", token, url=there)
         with pytest.raises(CertificateError, match="a root never comes over the wire"):
             renewal.fetch(files_of(before), renewal.link_for(load(before), there)())

@@ -16,6 +16,7 @@ from silo_agent.data.reader import read_fitting_records
 from silo_agent.learning import kept
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.draws import FreshDraws
 from support import local_silos
 from support.certificates import data_set_of, load, make_authority
 from support.local_coordinator import LocalCoordinator
@@ -88,8 +89,8 @@ def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(
     monkeypatch.setattr(
         local_silos,
         "Learner",
-        lambda study, data, *given, entropy, **named: Learner(
-            study, data, *given, entropy=RepeatableEntropy(7, data.stem), **named
+        lambda study, data, *given, draws, **named: Learner(
+            study, data, *given, draws=FreshDraws(RepeatableEntropy(7, data.stem)), **named
         ),
     )
     authority = make_authority(tmp_path / "consortium")

@@ -1,16 +1,27 @@
 """No file that an agent's configuration on this machine names gets into a simulation."""
 
+import random
+import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from crypto.entropy import SystemEntropy
 from deploy.local.simulate import guard
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.guard import require_no_agents_data
+from silo_agent.config import AgentConfig
+from silo_agent.data.sources.snapshot import read_begun
+from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.rows import rows_of
+from support.certificates import make_authority
+from support.studies import tiny_study
 
 SHOWN = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="this system shows no command lines")
 
@@ -124,3 +135,158 @@ def test_a_configuration_of_another_version_counts_and_other_documents_do_not(pr
     require_no_agents_data([private])
     with pytest.raises(SimulationError, match="no agent's configuration"):
         require_no_agents_data([private], [tmp_path / "hospital" / "agent.yaml"])
+
+
+# --- the same rows ----------------------------------------------------------------------------------------------------
+HEADER = "patient,group,age,lactate,ill"
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Of this test alone: agents of other tests' folders are found, too."""
+    drawn = random.Random(str(tmp_path))  # noqa: S311  # made-up patients
+    return [f"p{i},{'ab'[i % 2]},{40 + i % 30}.0,{drawn.uniform(0.5, 9):.4f},{i % 2}" for i in range(60)]
+
+
+@pytest.fixture
+def ward(private, rows):
+    private.write_text("\n".join([HEADER, *rows]) + "\n")
+    write_agent(private.parent / "agent.yaml", "exam.csv")
+    return private
+
+
+def rows_like(file):
+    with pytest.raises(
+        SimulationError, match=r"has most rows of .*which .*agent\.yaml names|has most rows of what a study"
+    ):
+        require_no_agents_data([file])
+
+
+def crlf(text):
+    return text.replace("\n", "\r\n")
+
+
+def semicolons(text):
+    return "\ufeff" + text.replace(",", ";")
+
+
+def turned(text):
+    head, *rows = text.splitlines()
+    return "\n".join(",".join(reversed(row.split(","))) for row in [head, *reversed(rows)])
+
+
+def renamed(text):
+    return text.replace(HEADER, "a,b,c,d,e")
+
+
+def headless(text):
+    return text.partition("\n")[2]
+
+
+def pseudonyms(text):
+    return text.replace("p", "person-")
+
+
+def half(text):
+    return "\n".join(text.splitlines()[:31])
+
+
+def among_others(text):
+    return text + "".join(f"q{i},a,{i % 50},{i * 3.1},0\n" for i in range(1000))
+
+
+@pytest.mark.parametrize("change", [crlf, semicolons, turned, renamed, headless, pseudonyms, half, among_others])
+def test_a_copy_of_a_hospitals_rows_is_refused_however_it_is_written(ward, tmp_path, change):
+    copy = tmp_path / "copy.csv"
+    copy.write_text(change(ward.read_text()))
+    assert copy.read_bytes() != ward.read_bytes()
+    rows_like(copy)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_a_copy_in_parquet_is_refused(ward, rows, tmp_path, kind):
+    cells = list(zip(*(row.split(",") for row in rows), strict=True))
+    columns = dict(zip(HEADER.split(","), cells, strict=True))
+    typed = {name: pa.array(list(map(float, columns[name])), kind) for name in ("age", "lactate")}
+    pq.write_table(pa.table({**columns, **typed, "ill": pa.array(map(int, columns["ill"]))}), tmp_path / "copy.parquet")
+    rows_like(tmp_path / "copy.parquet")
+
+
+def test_a_folder_that_is_named_is_all_of_its_files_and_their_copies(ward, tmp_path):
+    folder = ward.parent / "lung"
+    (folder / "scans").mkdir(parents=True)
+    ward.rename(folder / "one.csv")
+    (folder / "scans" / "two.csv").write_text("of,a,folder\nbelow,it,1\n")
+    write_agent(ward.parent / "agent.yaml", "lung")
+    linked = tmp_path / "linked.csv"
+    linked.hardlink_to(folder / "scans" / "two.csv")
+    (tmp_path / "copy.csv").write_bytes((folder / "one.csv").read_bytes())
+    for file in (folder / "one.csv", folder / "scans" / "two.csv", linked, tmp_path / "copy.csv"):
+        refused(file)
+    (tmp_path / "copy.csv").write_text(crlf((folder / "one.csv").read_text()))
+    rows_like(tmp_path / "copy.csv")
+
+
+def test_what_a_statement_gives_is_refused_and_a_server_is_told_as_not_compared(ward, rows, tmp_path):
+    database = ward.parent / "ward.sqlite3"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(f"CREATE TABLE stay ({HEADER.replace('group', 'part')})")
+        connection.executemany("INSERT INTO stay VALUES (?, ?, ?, ?, ?)", [row.split(",") for row in rows])
+        connection.commit()
+    statement = 'SELECT patient, part AS "group", CAST(age AS REAL) AS age, lactate, ill FROM stay'
+    held = {"url": "sqlite:///ward.sqlite3", "statement": statement}
+    server = {"url": "postgresql://reader@db.example.org/ward", "statement": "SELECT 1"}
+    copy = tmp_path / "copy.csv"
+    copy.write_text(crlf(ward.read_text()))
+    ward.unlink()
+    agent = write_agent(ward.parent / "agent.yaml", "gone.csv", databases={"heart": held})
+    rows_like(copy)
+    with pytest.raises(SimulationError, match="names under data"):
+        require_no_agents_data([database])
+    write_agent(agent, "gone.csv", databases={"lung": server})
+    said = require_no_agents_data([copy], [agent])
+    assert [one for one in said if str(agent) in one] == [
+        f"not compared: {agent.parent}/gone.csv, which {agent} names under data",
+        f"not compared: the database of lung, which {agent} names",
+        f"not compared: the rows that studies of {agent} keep (DocumentError)",
+    ], "a configuration without a state"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return make_authority(tmp_path_factory.mktemp("authority")).credential("silo", "north")
+
+
+@pytest.fixture
+def kept(ward, home):
+    """An agent whose study has begun, and whose file is gone since: the rows are only there sealed."""
+    pems = {name: str(home / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    agent = write_agent(ward.parent / "agent.yaml", "exam.csv", state="state", **pems)
+    settings = AgentConfig.load(agent, whole=False)
+    folder = StateFolder(settings.state).study("5" * 64)
+    read_begun(ward, tiny_study().data, ["patient"], rows_of(folder, settings.credential(), SystemEntropy()))
+    return agent
+
+
+def test_rows_that_a_study_keeps_are_refused_though_the_file_is_gone(ward, rows, kept, tmp_path):
+    before = {path: path.read_bytes() for path in kept.parent.rglob("*") if path.is_file() and path != ward}
+    copy = tmp_path / "copy.csv"
+    copy.write_text("".join(f"{row},{n}\n" for n, row in enumerate([HEADER, *rows])))
+    ward.unlink()
+    with pytest.raises(SimulationError, match="has most rows of what a study of"):
+        require_no_agents_data([copy], [kept])
+    assert {path: path.read_bytes() for path in before} == before
+    (kept.parent / "state" / "studies" / ("5" * 64) / "rows.key").write_bytes(b"of another silo")
+    said = require_no_agents_data([copy], [kept])
+    assert f"not compared: the rows that studies of {kept} keep (SealError)" in said
+
+
+def test_other_records_and_coarse_ones_are_let_in(ward, kept, tmp_path):
+    public = tmp_path / "public.csv"
+    public.write_text("\n".join([HEADER, *(f"p{i},a,{(i * 7) % 90},{i * 0.311:.2f},{i % 2}" for i in range(60))]))
+    coarse = tmp_path / "coarse.csv"
+    coarse.write_text("\n".join(["group,ill", *("ab"[i % 2] + f",{i % 2}" for i in range(60))]))
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    said = require_no_agents_data([public, coarse, empty], [kept])
+    assert not [one for one in said if str(kept) in one]

@@ -84,10 +84,18 @@ class CutOff(BaseException):
     """The power is gone."""
 
 
+@pytest.mark.parametrize("withdrawn", [{"p7"}, set()])
 @pytest.mark.parametrize("place", range(5))
-def test_a_command_that_was_cut_off_starts_no_agent_and_is_finished_by_itself(agent, anew, monkeypatch, place):
-    """Cut off before one of the five files gets its name: withdrawals, two studies' keys, key, certificate."""
-    replace, done = Path.replace, []
+def test_a_command_that_was_cut_off_starts_no_agent_and_is_finished_by_itself(
+    agent, anew, monkeypatch, place, withdrawn
+):
+    """Cut off before one of the five files gets its name: withdrawals, two studies' keys, key, certificate.
+
+    Where nobody has withdrawn, a list is made all the same: without one, the former key would start an agent.
+    """
+    replace, done, whole = Path.replace, [], (WHOLE[0], withdrawn)
+    if not withdrawn:
+        StateFolder(AgentConfig.load(agent).state).withdrawn.unlink()
 
     def cut(path, target):
         if len(done) == place:
@@ -101,11 +109,13 @@ def test_a_command_that_was_cut_off_starts_no_agent_and_is_finished_by_itself(ag
             rekey(anew, agent)
     if place:
         with pytest.raises((StateError, CertificateError)):
-            opened(agent)
+            Withdrawals(
+                StateFolder(AgentConfig.load(agent).state), AgentConfig.load(agent).credential(), ENTROPY
+            ).names()
     else:
-        assert opened(agent) == WHOLE
+        assert opened(agent) == whole
     assert rekey(anew, agent).exit_code == 0
-    assert opened(agent) == WHOLE
+    assert opened(agent) == whole
     names = {"withdrawn.sealed", "rows.key", "key.pem", "certificate.pem"}
     assert {path.name for path in done} <= names
 

@@ -113,7 +113,7 @@ def test_a_fault_that_records_may_have_caused_shows_inside_alone(study_file, con
 
 
 def test_whatever_fails_is_said_at_once(study_file, configure, homes):
-    config = configure(coordinator="localhost:1", data={"other": "north.csv"})
+    config = configure(coordinator="localhost:1", data={"one": "north.csv", "other": "north.csv"})
     write_yaml(config.parent / "policy.yaml", policy_document("north-ward", min_silos=5, retention_days=1, colluders=3))
     done = invoke(study_file, config, "--format", "json")
     assert done.exit_code == 3
@@ -122,7 +122,7 @@ def test_whatever_fails_is_said_at_once(study_file, configure, homes):
     assert {found[name]["status"] for name in ("TLS", "coordinator", "clock")} == {"skipped"}
     assert "too_few_silos" in found["policy"]["found"]
     assert "colluders" in found["policy"]["found"]
-    assert "agent.yaml names no data for the study 'tiny'" in found["data"]["found"]
+    assert "nothing says which data the study 'tiny' is for (agent.yaml names: one, other)" in found["data"]["found"]
 
 
 def test_a_hospital_that_has_next_to_nothing_hears_all_of_it(study_file, configure):

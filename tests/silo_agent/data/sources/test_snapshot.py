@@ -1,7 +1,5 @@
 """The rows that a study began with: every later reading sees them, whatever becomes of the file."""
 
-from contextlib import nullcontext
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,37 +8,13 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.snapshot import forget, pack, read_begun, unpack
 from silo_agent.data.table import Table, Written, name_of
+from support.stores import Memory
 from support.studies import tiny_study
 
 HEADER = "patient,group,age,lactate,ill"
 SCHEMA = tiny_study().data
 BY_RECORD = SCHEMA.model_copy(update={"patient": None})
 ROWS = ["7.0,a,60,4,0", "7,a,61,4,1", "007,b,70,5,1", "p4,b,80,6,0", "p5,a,121,4,0"]
-
-
-class Memory:
-    """Keeps what it is given, in the clear."""
-
-    def __init__(self):
-        self.content, self.people, self.writes = None, set(), 0
-
-    def kept(self):
-        return self.content is not None
-
-    def recall(self):
-        return self.content
-
-    def keep(self, content):
-        self.content, self.writes = content, self.writes + 1
-
-    def withdrawn(self):
-        return self.people
-
-    def alone(self):
-        return nullcontext()
-
-    def stamp(self):
-        return len(self.people)
 
 
 @pytest.fixture
@@ -54,7 +28,7 @@ def texts():
     return st.text(st.characters(exclude_categories=()), max_size=5)
 
 
-CELLS = st.none() | st.booleans() | st.integers() | st.floats() | texts()
+CELLS = st.sampled_from([None, False, 0, 0.0, -0.0, "0"]) | st.integers() | st.floats() | texts()
 
 
 @given(st.data())
@@ -75,6 +49,13 @@ def test_rows_are_the_same_after_they_were_kept(data):
     back, as_written, patient = unpack(pack(table, written, "patient"))
     assert (as_written, patient) == (written, "patient")
     assert repr(vars(back)) == repr(vars(table)), "also the types of cells, and what is no number"
+
+
+def test_equal_cells_are_kept_as_they_look():
+    """Else the sign of a patient's zero, or its type, would be that of the first patient with an equal cell."""
+    cells = [0.0, -0.0, 0, False, "0", -0.0, 0.0, 1, 1.0, True]
+    back, _, _ = unpack(pack(Table("ward.csv", {"x": cells}, list(range(len(cells)))), None, None))
+    assert list(map(repr, back.columns["x"])) == list(map(repr, cells))
 
 
 def test_every_reading_after_the_first_sees_the_rows_of_the_first(file):
@@ -127,6 +108,7 @@ def test_a_withdrawal_before_the_first_reading_or_cut_off_counts_all_the_same(fi
     read_begun(file, SCHEMA, ("patient",), late)
     late.people.add("p4")  # and its rows were not removed
     assert read_begun(file, SCHEMA, ("patient",), late).identities == ("7", "007")
+    assert (early.writes, late.writes) == (1, 2), "the rows of whoever has withdrawn are never written"
     for store in (early, late):
         assert "p4" not in unpack(store.content)[0].columns["patient"]
 

@@ -19,9 +19,10 @@ import psycopg
 import pytest
 
 from silo_agent.config import SqlSource
+from silo_agent.data.cells import plain
 from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, cells, columns, is_missing, rows
+from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, columns, is_missing, rows
 from support.studies import tiny_study
 
 SCHEMA = tiny_study().data
@@ -171,6 +172,37 @@ def test_a_password_file_has_all_its_faults_told(tmp_path):
     assert PASSWORD not in caught.value.expected
 
 
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o610, 0o604, 0o602, 0o601, 0o660, 0o777])
+def test_a_password_file_that_anybody_else_may_open_gives_no_password(tmp_path, monkeypatch, mode):
+    """Group and others, for reading, writing or anything else; and nobody is asked for a connection."""
+    secret = tmp_path / "secret"
+    secret.write_text(PASSWORD, encoding="utf-8")
+    secret.chmod(mode)
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("a connection was asked for"))
+    source = SqlSource(url="postgresql://reader@127.0.0.1:1/ward", statement="SELECT 1", credentials=secret)
+    with pytest.raises(AwayError) as caught:
+        columns(source)
+    assert caught.value.found == f"a credentials file with mode {mode:04o}"
+    assert caught.value.expected.startswith("secret: a file with the password alone, for its owner only")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(b"", "0 lines"), (b"\n", "1 lines"), (b"a\nb", "2 lines"), (b"x" * 4097, "too long"), (b"\xff", "not UTF-8")],
+)
+def test_a_password_file_that_holds_anything_else_gives_no_password(tmp_path, content, fault):
+    secret = tmp_path / "secret"
+    secret.write_bytes(content)
+    secret.chmod(0o600)
+    source = SqlSource(url="postgresql://reader@127.0.0.1:1/ward", statement="SELECT 1", credentials=secret)
+    with pytest.raises(AwayError) as caught:
+        columns(source)
+    assert fault in caught.value.found
+    for gone in (tmp_path / "none", tmp_path):
+        with pytest.raises(AwayError):
+            columns(source.model_copy(update={"credentials": gone}))
+
+
 # --- PostgreSQL ---------------------------------------------------------------------------------------------------
 def binaries():
     """The folder of Debian's newest PostgreSQL; None without one."""
@@ -284,6 +316,12 @@ def test_a_wrong_password_is_refused_and_not_shown(cluster, tmp_path):
         columns(SqlSource(url=url, statement="SELECT 1", credentials=wrong))
     assert "password authentication failed" in caught.value.found
     assert "wrong word" not in caught.value.found
+
+
+def test_a_connection_that_is_lost_while_rows_come_is_told_as_such(cluster):
+    with pytest.raises(RecordError) as caught:
+        rows(postgres(cluster, "SELECT pg_terminate_backend(pg_backend_pid())"))
+    assert "terminating connection" in caught.value.found
 
 
 @pytest.mark.parametrize("condition", ["EXISTS (SELECT FROM stay WHERE failing(age) > 0)", "(SELECT failing(age)) > 0"])
@@ -401,7 +439,7 @@ def test_mariadb_gives_records_and_its_types_become_the_cells_that_a_file_would_
         "flag",
         "per%cent",
     ]
-    first, second = map(cells, rows(source))
+    first, second = ([plain(value) for value in row] for row in rows(source))
     assert first[2:] == [
         "60.25",
         4.5,
@@ -521,6 +559,44 @@ def test_other_databases_are_asked_in_words_that_they_know_and_never_commit(monk
     assert connection.rollback.called
     assert not connection.commit.called
     assert connection.autocommit is not True
+
+
+NEEDED = {columns: {"connect", "cursor", "execute"}, rows: {"connect", "cursor", "execute", "fetchall"}}
+"""What asks of the driver, so that its loss must be told."""
+
+
+def outcome(ask, source):
+    """What a question gives, or raises."""
+    try:
+        return ask(source)
+    except Exception as error:  # noqa: BLE001  # whatever escapes is looked at
+        return error
+
+
+@pytest.mark.parametrize("place", ["connect", "cursor", "execute", "fetchall", "rollback", "close"])
+@pytest.mark.parametrize(
+    "raised", [OSError("the secret word"), KeyError("the secret word"), MadeUpDriver.Error("secret")]
+)
+@pytest.mark.parametrize("first", [True, False], ids=["at once", "after the transaction began"])
+def test_a_connection_that_is_lost_anywhere_never_escapes_as_the_drivers_own_error(monkeypatch, place, raised, first):
+    """Its text may quote a record, and where it came up may follow from one."""
+    driver = MadeUpDriver()
+    connection = driver.connect.return_value
+    cursor = connection.cursor.return_value
+    cursor.description, cursor.fetchall.return_value = [("PATIENT", None)], [("p1",)]
+    owner = {"connect": driver, "execute": cursor, "fetchall": cursor}.get(place, connection)
+    effects = (
+        [raised] * 9 if first or place in {"connect", "fetchall", "rollback", "close"} else [cursor, raised, raised]
+    )
+    getattr(owner, place).side_effect = effects
+    monkeypatch.setitem(sys.modules, "oracledb", driver)
+    monkeypatch.setattr("sqlalchemy.dialects.oracle.cx_oracle.OracleDialect_cx_oracle.initialize", lambda *_: None)
+    source = SqlSource(url="oracle+oracledb://reader@db/?service_name=ward", statement="SELECT patient FROM stay")
+    for ask, allowed in ((columns, (SqlError, RecordError)), (rows, RecordError)):
+        getattr(owner, place).side_effect = list(effects)
+        found = outcome(ask, source)
+        assert "secret" not in str(found)
+        assert isinstance(found, allowed) or (place not in NEEDED[ask] and isinstance(found, list)), repr(found)
 
 
 def test_the_example_for_a_fhir_bulk_export_runs_on_synthetic_resources(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from policies.documents.study import Personal
+from silo_agent.learning.choice import choosing
 from silo_agent.learning.choice.choice import CANDIDATES, FEWEST, REFITTED
 from silo_agent.learning.choice.choosing import FOLDS, choose, folds_of, personal_model
 from silo_agent.learning.encoder.encoder import flatten
@@ -107,3 +108,69 @@ def test_other_outcomes_are_compared_too(make_study, make_records, classes):
     found = chosen({0: start, 1: start.with_heads(start.heads, 1)}, records)
     assert all(np.isfinite([one.gain, one.error]).all() for one in found.compared)
     assert found.candidate != "shared", "the shared model knows nothing"
+
+
+def test_each_fold_compares_models_that_have_not_seen_its_patients(models, make_records, monkeypatch):
+    """Also the shared model, whose sums are taken back to what they were without them."""
+    records, shared = make_records(60, patients=31), models[2]
+    left, personal, fitted = [], [], []
+
+    def refit(sample, heads, _family, *, factor, weights):
+        fitted.append((len(sample.labels), heads, factor, weights))
+        return heads
+
+    def trained(_models, others, _plan, *, change, **_):
+        personal.append((set(others.identities), change))
+        return PersonalModel.start(shared)
+
+    def change_without(_models, gone, _device):
+        left.append(set(gone.identities))
+        return np.full((3, 5), 0.25)
+
+    for name, spy in (("refit", refit), ("personal_model", trained), ("change_without", change_without)):
+        monkeypatch.setattr(choosing, name, spy)
+    found = choosing.compare(models, records, PLAN, entropy=SeededEntropy(0))
+    everybody = set(records.identities)
+    assert sorted(name for one in left for name in one) == sorted(everybody)
+    assert [others for others, _ in personal] == [everybody - one for one in left]
+    assert all((change == 0.25).all() for _, change in personal)
+    sizes = [sum(records.identities[patient] not in one for patient in records.patients) for one in left]
+    assert [size for size, *_ in fitted] == [size for size in sizes for _ in REFITTED]
+    assert all(np.array_equal(heads, shared.heads + 0.25) for _, heads, *_ in fitted)
+    assert [(factor, weights) for *_, factor, weights in fitted[: len(REFITTED)]] == list(REFITTED.values())
+    assert [one.gain for one in found if one.candidate in REFITTED] == [0.0] * len(REFITTED)
+    assert next(one.gain for one in found if one.candidate == "personal") != 0.0
+
+
+@pytest.mark.parametrize(
+    "case",
+    [((0.1, 0.3, 0.2), 0.1, 1), ((0.3, 0.1, 0.2), 0.1, 0), ((0.1, 0.3), 0.61, None), ((-0.1, -0.2), 0.1, None)],
+)
+def test_the_candidate_with_the_best_gain_is_taken_if_it_gains_enough(models, make_records, monkeypatch, case):
+    gains, error, taken = case
+    names = [*REFITTED, "personal"][: len(gains)]
+    compared = tuple(choosing.Compared(name, gain, error) for name, gain in zip(names, gains, strict=True))
+    monkeypatch.setattr(choosing, "compare", lambda *_, **__: compared)
+    assert chosen(models, make_records(FEWEST)).candidate == ("shared" if taken is None else names[taken])
+
+
+def test_a_gain_is_that_of_patients_with_its_standard_error(make_records):
+    records = make_records(40, patients=9)
+    gains = np.random.default_rng(0).normal(size=40)
+    by_patient = [gains[records.patients == patient].mean() for patient in range(records.patient_count)]
+    found = choosing.gained("x", gains, records)
+    assert found.gain == pytest.approx(np.mean(by_patient))
+    assert found.error == pytest.approx(np.std(by_patient, ddof=1) / np.sqrt(records.patient_count))
+
+
+def test_a_change_moves_the_heads_that_the_personal_model_starts_from(models, make_records, monkeypatch):
+    seen = []
+
+    def train(personal, shared, *_, **__):
+        seen.append(shared.heads)
+        return personal
+
+    monkeypatch.setattr(PersonalModel, "train", train)
+    personal_model(models, make_records(5), PLAN, entropy=SeededEntropy(1), change=np.ones((3, 5)))
+    assert all(np.array_equal(heads, models[2].heads + 1.0) for heads in seen)
+    assert len(seen) == 2

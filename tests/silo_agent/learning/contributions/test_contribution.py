@@ -19,6 +19,7 @@ from silo_agent.learning.device import choose_device
 from silo_agent.learning.errors import ReleaseError
 from silo_agent.learning.model import SharedModel
 from silo_agent.logs import TrainingLog
+from silo_agent.storage.errors import LocalFileError
 from support.entropy import SeededEntropy
 
 KINDS = {Tensor.COUNTS: Counts, Tensor.HEADS: Heads, Tensor.ENCODER: EncoderUpdates, Tensor.METRICS: Metrics}
@@ -84,7 +85,7 @@ def test_each_takes_what_was_charged_and_cannot_be_called_without():
 def test_counts_are_remembered_as_they_were_opened(make_study, tmp_path):
     study = make_study()
     setting, (release, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.COUNTS)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LocalFileError):
         noised_counts(setting.folder)
     total = np.array([5, -3, 7], np.int64)
     Counts(setting).open(release, total, place, SharedModel.start(study), 3)

@@ -53,26 +53,28 @@ def test_probabilities_are_the_mean_that_the_sums_use(classes):
     p = family.probabilities(logits.numpy())
     assert p.shape == (N, classes)
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
-    np.testing.assert_allclose(family.mean(logits).numpy(), p[:, classes - family.form.logits :])
+    expected = family.expected(logits)
+    np.testing.assert_allclose(expected.mean.numpy(), p[:, classes - family.form.logits :])
+    np.testing.assert_allclose(expected.rest.numpy(), 1.0 - p[:, classes - family.form.logits :])
 
 
 @EVERY
 def test_residual_and_curvature_are_the_derivatives_of_the_loss(classes):
     family, logits, labels = family_of(classes), logits_of(classes), torch.tensor(labels_of(classes))
-    mean = family.mean(logits)
+    expected = family.expected(logits)
 
     def loss(one, label):
         return family.losses(one[None], label[None])[0]
 
     gradients = torch.stack([torch.func.grad(loss)(one, label) for one, label in zip(logits, labels, strict=True)])
-    torch.testing.assert_close(family.residual(mean, labels), gradients)
+    torch.testing.assert_close(family.residual(expected, labels), gradients)
     curvatures = torch.stack([torch.func.hessian(loss)(one, label) for one, label in zip(logits, labels, strict=True)])
-    torch.testing.assert_close(family.curvature_norm(mean), curvatures.flatten(1).norm(dim=1))
+    torch.testing.assert_close(family.curvature_norm(expected), curvatures.flatten(1).norm(dim=1))
     z = torch.tensor(np.random.default_rng(1).normal(size=(N, 3)))
     weight = torch.tensor(np.random.default_rng(2).random(N))
-    expected = torch.einsum("n,nab,ni,nj->aibj", weight, curvatures, z, z)
+    summed = torch.einsum("n,nab,ni,nj->aibj", weight, curvatures, z, z)
     size = family.form.logits * 3
-    torch.testing.assert_close(family.curvature_sum(mean, z, weight), expected.reshape(size, size))
+    torch.testing.assert_close(family.curvature_sum(expected, z, weight), summed.reshape(size, size))
 
 
 @pytest.mark.parametrize("classes", [*CLASSES, NUMBER])
@@ -90,9 +92,9 @@ def test_a_smaller_part_of_the_curvature_changes_its_factor_alone(classes, part)
 def test_no_record_is_longer_than_one(classes, seed, spread):
     """The bound that each family proves, at the longest z."""
     family = family_of(classes)
-    mean = family.mean(logits_of(classes, seed, 50) * spread)
-    residual = family.residual(mean, torch.tensor(labels_of(classes, 50)))
-    hessian = family.hessian_factor * C**2 * family.curvature_norm(mean)
+    expected = family.expected(logits_of(classes, seed, 50) * spread)
+    residual = family.residual(expected, torch.tensor(labels_of(classes, 50)))
+    hessian = family.hessian_factor * C**2 * family.curvature_norm(expected)
     gradient = residual.norm(dim=1) * C / family.gradient_divisor
     assert torch.sqrt(hessian**2 + gradient**2).max().item() <= 1 + 1e-12
 

@@ -51,7 +51,7 @@ def test_a_study_finds_it_where_its_label_has_no_classes():
 def test_predictions_are_the_mean_that_the_sums_use_and_never_leave_the_range():
     logits = np.array([[-7.0], [-1.0], [0.25], [math.inf]])
     assert FAMILY.probabilities(logits).tolist() == [[-1.0], [-1.0], [0.25], [1.0]]
-    assert FAMILY.mean(torch.tensor(logits)).tolist() == FAMILY.probabilities(logits).tolist()
+    assert FAMILY.expected(torch.tensor(logits)).mean.tolist() == FAMILY.probabilities(logits).tolist()
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
@@ -60,7 +60,7 @@ def test_the_residual_is_the_derivative_of_the_loss_also_beyond_the_range(kind):
     for place in (0, TOP // 3, TOP):
         labels = torch.full((4,), place)
         (gradient,) = torch.autograd.grad(FAMILY.losses(logits, labels).sum(), logits)
-        torch.testing.assert_close(FAMILY.residual(FAMILY.mean(logits.detach()), labels), gradient)
+        torch.testing.assert_close(FAMILY.residual(FAMILY.expected(logits.detach()), labels), gradient)
 
 
 def test_within_the_range_it_is_half_the_squared_error_and_beyond_it_a_straight_line():

@@ -16,11 +16,11 @@ def estimate(value, half):
     return {"value": value, "low": value - half, "high": value + half}
 
 
-def stored(path, *, counts=(90.0, 270.0), areas=((0.75, 0.05), (0.77, 0.05)), classes=(60.0, 20.0)):
+def stored(path, study, *, counts=(90.0, 270.0), areas=((0.75, 0.05), (0.77, 0.05)), classes=(60.0, 20.0)):
     folder = StudyFolder(path)
     folder.counts.write_text(json.dumps(counts))
     by_domain = [{"auc": estimate(*area)} for area in areas]
-    folder.results.write_text(json.dumps({"by_domain": by_domain}))
+    folder.results.write_text(json.dumps({"study": study.digest, "by_domain": by_domain}))
     if classes:
         folder.classes.write_text(json.dumps(classes))
     return folder
@@ -35,7 +35,7 @@ def _straight(monkeypatch):
 @pytest.mark.usefixtures("_straight")
 def test_its_sums_are_what_is_expected(raw_study, quick_path):
     study = raw_study()
-    known = known_after(raw_study(name="later"), study, stored(quick_path))
+    known = known_after(raw_study(name="later"), study, stored(quick_path, study))
     assert known.patients == (120,)
     assert known.shares == (0.25, 0.75)
     assert known.prevalence == 0.25
@@ -47,8 +47,10 @@ def test_its_sums_are_what_is_expected(raw_study, quick_path):
 @pytest.mark.usefixtures("_straight")
 def test_a_domain_with_a_wide_interval_says_nothing_of_the_effect(raw_study, quick_path):
     study = raw_study()
-    assert known_after(study, study, stored(quick_path, areas=((0.5, 0.4), (0.7, 0.05)))).effect == pytest.approx(0.8)
-    none = known_after(study, study, stored(quick_path, areas=((0.5, 0.4), (0.7, 0.2))))
+    assert known_after(
+        study, study, stored(quick_path, study, areas=((0.5, 0.4), (0.7, 0.05)))
+    ).effect == pytest.approx(0.8)
+    none = known_after(study, study, stored(quick_path, study, areas=((0.5, 0.4), (0.7, 0.2))))
     assert none.effect is None
     assert "do not tell the effect" in none.notes[-1]
 
@@ -56,13 +58,13 @@ def test_a_domain_with_a_wide_interval_says_nothing_of_the_effect(raw_study, qui
 def test_noise_that_hides_the_effect_is_said(raw_study, quick_path, monkeypatch):
     study = raw_study()
     monkeypatch.setattr(earlier, "outcomes", lambda *_, **__: [0.5, 0.52])
-    assert known_after(study, study, stored(quick_path)).effect is None
+    assert known_after(study, study, stored(quick_path, study)).effect is None
 
 
 def test_what_it_did_not_store_is_said(raw_study, quick_path):
     other = raw_study(data={"features": [{"kind": "number", "column": "age", "minimum": 0, "maximum": 120}]},
                       model={"representation": 1})  # fmt: skip
-    known = known_after(raw_study(), other, stored(quick_path, classes=(), counts=(-3.0, -1.0)))
+    known = known_after(raw_study(), other, stored(quick_path, other, classes=(), counts=(-3.0, -1.0)))
     assert (known.patients, known.shares, known.prevalence, known.effect) == ((1,), (0.5, 0.5), None, None)
     assert "no sums of its outcome" in known.notes[1]
     assert "features are others" in known.notes[2]
@@ -81,7 +83,13 @@ def test_the_forecast_of_a_forecast_is_the_effect(raw_study, quick_path):
     study = raw_study(heads={"pooled_noise": 0.5, "domain_noise": 0.5}, evaluation={"noise": 0.5})
     asked = Asked((800,) * 3, (0.25, 0.75), 0.3, (0.8,))
     mean = forecast(study, asked, draws=12).rows[0].mean.middle
-    folder = stored(quick_path, counts=(600, 1800), areas=((mean, 0.02), (mean, 0.02)), classes=(420, 180))
+    folder = stored(quick_path, study, counts=(600, 1800), areas=((mean, 0.02), (mean, 0.02)), classes=(420, 180))
     known = known_after(study, study, folder)
     assert known.effect == pytest.approx(0.8, abs=2 * known.unsure)
     assert known.unsure < 0.05
+
+
+def test_another_studys_results_are_refused_by_file(raw_study, quick_path):
+    study, other = raw_study(), raw_study(name="other")
+    with pytest.raises(LearningError, match=r"results\.json holds the results of another study than"):
+        known_after(raw_study(name="later"), study, stored(quick_path, other))

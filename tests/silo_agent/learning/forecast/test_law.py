@@ -1,5 +1,7 @@
 """Made-up patients keep the study's schema, and tell as much of the outcome as expected."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,47 @@ def test_equal_draws_make_equal_patients_and_others_do_not(raw_study):
     first, again, other = (np.asarray(law_of(raw_study(), seed=seed).patients(50).inputs) for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
+
+
+def test_columns_have_scores_of_variance_one_and_the_law_is_that_of_the_page(raw_study):
+    """Half of what is random here would pass for another law; so the figures of docs/forecast.md are asked for."""
+    laws = [law_of(raw_study(), seed=seed) for seed in range(40)]
+    for law in laws:
+        np.testing.assert_allclose((law._mixing**2).sum(axis=0) + law._own**2, 1.0)
+        assert ((law._own**2 >= 0.3) & (law._own**2 <= 0.8)).all()
+    differences = np.array([law._difference for law in laws])
+    assert 0.17 < differences.mean() < 0.36
+    assert 0.0 <= differences.min() < differences.max() <= 0.8
+    columns = [column for law in laws for column in law._columns]
+    assert all(-0.5 <= column.centre <= 0.3 and 0.1 <= column.spread <= 0.4 for column in columns)
+    assert all(0.0 <= column.absent <= 0.6 for column in columns)
+    assert 0.35 < np.mean([column.skewed for column in columns]) < 0.65
+
+
+def test_a_yes_is_rarer_than_a_no_or_little_more_frequent(raw_study):
+    shares = [(np.asarray(law_of(raw_study(), seed=seed).patients(2000).inputs)[:, 3] == 1).mean() for seed in range(6)]
+    assert 0.08 < min(shares) < max(shares) < 0.63
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_a_number_has_its_place_and_width_in_its_range(raw_study, skewed):
+    law, rng = law_of(raw_study()), np.random.default_rng(3)
+    column = dataclasses.replace(law._columns[0], centre=-0.1, spread=0.1, skewed=skewed, absent=0.0)
+    shown = column.show(rng.normal(size=400_000), rng)[:, 0]
+    assert shown.mean() == pytest.approx(-0.1, abs=0.001)
+    assert shown.std() == pytest.approx(0.1, rel=0.01)
+    assert (((shown - shown.mean()) ** 3).mean() > 0.5 * 0.1**3) == skewed
+
+
+def test_environments_are_all_there(raw_study):
+    ward = {"environment": {"column": "ward", "values": [1, 2, 3]}}
+    records = law_of(raw_study(data=ward)).patients(90)
+    assert np.bincount(records.environments).tolist() == [30, 30, 30]
+
+
+def test_domains_have_laws_and_rates_of_their_own(raw_study):
+    law = law_of(raw_study(), seed=5)
+    assert not np.allclose(*law._directions)
+    records, risks = law.of_domains(np.repeat([0, 1], 20_000))
+    rates = [risks[records.domains == domain].mean() for domain in (0, 1)]
+    assert rates[0] != pytest.approx(rates[1], abs=1e-3)

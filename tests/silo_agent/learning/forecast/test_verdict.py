@@ -1,5 +1,7 @@
 """The sentences of a forecast."""
 
+import dataclasses
+
 import pytest
 
 from silo_agent.learning.forecast import verdict
@@ -74,3 +76,62 @@ def test_a_hopeless_study_is_told_what_it_takes(raw_study):
     (text,) = sentences(study, forecast(study, asked, draws=4))
     assert "no better than a coin" in text
     assert "times" in text
+
+
+def test_a_coin_is_told_by_the_middle_and_the_low_end_together():
+    def wide(mean, low):
+        return dataclasses.replace(row(0.6), mean=Interval(mean, low, 2 * mean - low))
+
+    assert is_coin("auc", wide(0.58, 0.51))
+    assert not is_coin("auc", wide(0.58, 0.53))
+
+
+@pytest.fixture
+def levers(raw_study, monkeypatch):
+    """The sentence of a study at a coin, if `reached` is told of the changed study; and which changes were tried."""
+
+    def say(reached, **heads):
+        study, tried = raw_study(heads=heads), []
+
+        def told(other, *_, times):
+            tried.append((other.heads.clip, other.heads.solver))
+            return reached(other) if times == 1 else 1.0
+
+        monkeypatch.setattr(verdict, "reached", told)
+        (text,) = sentences(study, Forecast("auc", asked_of(study, patients=[100], effect=0.8), 4, (row(0.52),)))
+        return text, tried
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("clip", "solver", "named"),
+    [
+        (0.60, 0.55, "heads.clip: 0.5 costs nothing and would give about 0.600."),
+        (0.60, 0.65, "heads.solver: hierarchical costs nothing and would give about 0.650."),
+        (0.65, 0.60, "heads.clip: 0.5 costs nothing and would give about 0.650."),
+        (0.525, 0.529, None),
+    ],
+)
+def test_the_change_without_a_price_that_helps_most_is_named_if_it_helps(levers, clip, solver, named):
+    text, _ = levers(
+        lambda o: clip if o.heads.clip == 0.5 else solver if o.heads.solver != "newton" else 0.52, clip=1.0
+    )
+    assert (named in text) if named else ("costs nothing" not in text)
+
+
+def test_what_the_study_has_already_is_not_named(levers):
+    _, tried = levers(lambda _: 0.52, clip=0.3)
+    assert {clip for clip, _ in tried} == {0.3}
+
+
+@pytest.mark.parametrize(("reach", "times"), [(0.6, 2), (0.6001, None)])
+def test_what_it_takes_is_a_tenth_above_a_coin(said, reach, times):
+    (text,) = said(row(0.52, plain=0.7), lambda _: reach if times is None else (0.6 if _ >= times else 0.5))
+    assert "For AUC 0.60 it takes about 2 times the patients" in text
+
+
+def test_without_noise_it_must_reach_what_is_wanted(said):
+    assert "less privacy does not help" in said(row(0.52, plain=0.599), lambda _: 1.0)[0]
+    assert "less privacy does not help" not in said(row(0.52, plain=0.601), lambda _: 1.0)[0]
+    assert "less privacy does not help" in said(row(0.62, plain=0.65, alone=0.66), lambda _: 1.0)[0]

@@ -10,6 +10,7 @@ from scipy.special import expit, logit, softmax
 from policies.documents.study import NUMBER
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import record_weights
+from silo_agent.learning.families.expected import Expected
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.calibration import blocks, intercept_sums, shifts
 
@@ -67,7 +68,7 @@ def test_removing_patients_at_random_moves_the_release_by_their_terms_alone(pool
 def test_no_prediction_that_is_searched_for_breaks_the_bound():
     def length(p, y):
         mean = torch.tensor([[p]], dtype=torch.float64)
-        return float(torch.linalg.vector_norm(BINARY.intercept_terms(mean, mean - y)))
+        return float(torch.linalg.vector_norm(BINARY.intercept_terms(Expected(mean, 1.0 - mean), mean - y)))
 
     for y in (0, 1):
         assert max(length(p, y) for p in np.linspace(0, 1, 2001)) <= 1
@@ -81,9 +82,9 @@ def test_no_probabilities_of_several_classes_that_are_searched_for_break_the_bou
     longest = 0.0
 
     def length(logits):
-        mean = torch.softmax(torch.tensor(logits)[None, :], dim=1)
-        error = family.residual(mean, torch.tensor([0]))
-        return float(torch.linalg.vector_norm(family.intercept_terms(mean, error)))
+        expected = family.expected(torch.tensor(logits)[None, :])
+        error = family.residual(expected, torch.tensor([0]))
+        return float(torch.linalg.vector_norm(family.intercept_terms(expected, error)))
 
     for scale in (0.3, 2.0, 8.0):
         for _ in range(8):
@@ -104,8 +105,8 @@ def test_classes_come_to_their_rates_in_one_step_also_those_that_were_half_as_li
     d, logits = np.arange(n) % M, r.normal(size=(n, 4)) * 1.2 + np.array([1.5, 0.5, -0.5, -1.5])
     y = (softmax(logits, axis=1).cumsum(axis=1) < r.random((n, 1))).sum(axis=1)
     logits = logits + np.array([0.6, 0.2, -0.3, -0.9]) + (not pooled) * r.normal(size=(M, 4))[d] * 0.3
-    mean = torch.tensor(softmax(logits, axis=1))
-    terms = family.intercept_terms(mean, family.residual(mean, torch.tensor(y))).numpy()
+    expected = family.expected(torch.tensor(logits))
+    terms = family.intercept_terms(expected, family.residual(expected, torch.tensor(y))).numpy()
     flat = blocks(np.stack([np.bincount(d, column, minlength=M) for column in terms.T], axis=1), pooled=pooled)
     found = shifts(flat + r.normal(0, 3.0, len(flat)), 3.0, family, NOT_SMALL, pooled=pooled)
     groups = [np.ones(n, bool)] if pooled else [d == m for m in range(M)]
@@ -121,8 +122,8 @@ def test_confident_predictions_do_not_all_end_in_one_class(pooled, margin):
     d, true = np.arange(n) % M, r.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
     logits = margin * np.eye(4)[true] + r.normal(size=(n, 4)) * 0.3
     y = np.where(r.random(n) < 0.02, 3, true)
-    mean = torch.tensor(softmax(logits, axis=1))
-    terms = family.intercept_terms(mean, family.residual(mean, torch.tensor(y))).numpy()
+    expected = family.expected(torch.tensor(logits))
+    terms = family.intercept_terms(expected, family.residual(expected, torch.tensor(y))).numpy()
     flat = blocks(np.stack([np.bincount(d, column, minlength=M) for column in terms.T], axis=1), pooled=pooled)
     found = shifts(flat + r.normal(0, 1.0, len(flat)), 1.0, family, NOT_SMALL, pooled=pooled)
     whole = [np.ones(n, bool)]
@@ -139,8 +140,8 @@ def cohort(r, sizes, offset, errors, spread=1.5):
 
 
 def opened(p, y, d, *, pooled, noise, r):
-    mean = torch.tensor(p[:, None])
-    terms = BINARY.intercept_terms(mean, BINARY.residual(mean, torch.tensor(y))).numpy()
+    expected = Expected(torch.tensor(p[:, None]), torch.tensor(1.0 - p[:, None]))
+    terms = BINARY.intercept_terms(expected, BINARY.residual(expected, torch.tensor(y))).numpy()
     flat = blocks(np.stack([np.bincount(d, column, minlength=M) for column in terms.T], axis=1), pooled=pooled)
     return flat + r.normal(0, noise, len(flat))
 

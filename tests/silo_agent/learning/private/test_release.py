@@ -2,13 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crypto.stream import KeyStream
 from policies.errors import CostError
 from silo_agent.learning.errors import ReleaseError
-from silo_agent.learning.private.release import grid, noised, rounding_sd, share_sd, sum_sd
+from silo_agent.learning.private.release import noised, rounding_sd, share_sd, sum_sd
 from support.releases import a_release
 
 
@@ -56,15 +54,6 @@ def test_values_are_clamped_and_never_refused():
 def test_integers_stay_in_the_ciphertexts_range():
     loud = release(np.full(1000, 1e5), stream=stream(), **(SETTINGS | {"noise": 1e6, "bound": 1e5}))
     assert np.abs(loud).max() == LIMIT
-
-
-@given(st.integers(1, 10_000_000), st.integers(24, 30))
-def test_the_grid_leaves_room_for_noise_and_covers_every_patient(max_patients, bits):
-    step, bound = grid(max_patients, 2**bits)
-    assert bound == max_patients
-    assert bound / step <= 2 ** (bits - 1)
-    assert math.log2(step).is_integer()
-    assert step == 2.0**-16 or bound / (step / 2) > 2 ** (bits - 1)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from silo_agent.learning.terms.mk_mmd import GAMMAS, compare, compare_as_given, kernel_weights, power_problem
+from silo_agent.learning.terms.mk_mmd import (
+    GAMMAS,
+    compare,
+    compare_as_given,
+    kernel_weights,
+    loss,
+    power_problem,
+)
+from silo_agent.learning.terms.term import Layer, Seen
 
 
 def pair(seed, n=20, k=5, shift=0.5):
@@ -131,3 +139,41 @@ def test_features_as_they_are_keep_their_length():
     for i, gamma in enumerate(GAMMAS):
         distances = ((3.0 * x[:, None] - y[None]) ** 2).sum(dim=2)
         torch.testing.assert_close(found[i], torch.exp(-distances / gamma))
+
+
+def seen_of(*layers, mixtures=None):
+    (x, y), *deeper = layers
+    below = tuple(Layer(own, constant) for own, constant in deeper)
+    return Seen(None, x, reference=y, deeper=below, mixtures=mixtures)
+
+
+def test_the_loss_is_the_sum_over_layers_each_with_its_own_weights():
+    layers = [pair(seed, n=12, shift=0.5 + seed) for seed in range(3)]
+    each = [compare(*layer) for layer in layers]
+    chosen = [kernel_weights(one.statistics()) for one in each]
+    wanted = sum(one.mmd(own) for one, own in zip(each, chosen, strict=True))
+    torch.testing.assert_close(loss(seen_of(*layers), None, None), wanted)
+    given_weights = np.random.default_rng(0).dirichlet(np.ones(19), 3)
+    wanted = sum(one.mmd(own) for one, own in zip(each, given_weights, strict=True))
+    torch.testing.assert_close(loss(seen_of(*layers, mixtures=given_weights), None, None), wanted)
+
+
+@pytest.mark.parametrize(("n", "is_zero"), [(0, True), (1, True), (2, False)])
+def test_fewer_than_two_records_have_no_discrepancy(n, is_zero):
+    x, y = pair(1, n=n)
+    assert (loss(seen_of((x, y)), None, None).item() == 0.0) == is_zero
+
+
+def test_the_problem_is_the_mean_and_twice_the_covariance_with_its_ridge():
+    statistics = compare(*pair(2, n=6)).statistics().double()
+    rows = statistics.reshape(19, -1).numpy()
+    mean, a = power_problem(statistics)
+    np.testing.assert_allclose(mean, rows.mean(axis=1))
+    np.testing.assert_allclose(a, 2 * np.cov(rows) + 1e-5 * np.eye(19), rtol=1e-9, atol=1e-15)
+
+
+def test_nothing_is_learned_by_the_constant_model():
+    x, y = (part.requires_grad_() for part in pair(3))
+    loss(seen_of((x, y)), None, None).backward()
+    assert x.grad.abs().max() > 0
+    assert y.grad is None

@@ -13,7 +13,7 @@ from crypto.pki.authority.service.est import MAX_BODY, Est
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
 from crypto.pki.identity import Identity, Role
-from crypto.pki.reading import parse_certificate
+from crypto.pki.reading import key_fingerprint, parse_certificate
 from crypto.pki.revocation import RevocationLists
 
 TOOLS = [shutil.which(name) for name in ("curl", "openssl")]
@@ -72,6 +72,8 @@ def test_curl_and_openssl_enrol_and_renew(online, url, tmp_path):
     second = certificate(curl(url, "/.well-known/est/simplereenroll", *shown, *posted, folder=tmp_path))
     for path in ("authority.pem", "crls.pem"):
         (tmp_path / path).write_bytes(curl(url, f"/{path}", folder=tmp_path))
+    key = key_fingerprint(parse_certificate(first[first.index(b"-----BEGIN") :]).public_key())
+    (tmp_path / "peers.txt").write_text(f"fedward://silo/curly {key}\n")
     trust = Trust.load(tmp_path / "authority.pem")
     found = [parse_certificate(pem[pem.index(b"-----BEGIN") :]) for pem in (first, second)]
     assert found[0].serial_number != found[1].serial_number

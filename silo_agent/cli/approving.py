@@ -1,0 +1,285 @@
+"""`fedward-silo study show`, `approve`, `approvals`, `withdraw-approval`: a hospital reads a study, then decides.
+
+Guarantees: an approval stores the whole digest of a text that this silo keeps, because the study was offered to it or
+because somebody at the hospital gives the file. Names and beginnings of digests only choose among these texts, and an
+ambiguous one is refused with the candidates. Nothing here reads records, charges or opens a key.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from policies.accounting.planning import Prices
+    from policies.documents.study import Study
+    from silo_agent.cli.plan import Standing
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage import offered
+    from silo_agent.storage.approvals import Approval, Approvals
+
+_SHORT = 12
+Wanted = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|DIGEST|FILE",
+        help="A study that was offered or has begun here, or the file of one. Enough of the digest to mean one study.",
+    ),
+]
+Given = Annotated[str | None, typer.Argument(metavar="NAME|DIGEST", help="A study that `study approvals` lists.")]
+
+
+def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+    """Print a study that this silo was offered, what it costs, and what the policy says. Exit code 3 if it refuses.
+
+    The ledger is read and not changed.
+    """
+    from policies.accounting.planning import price
+    from policies.documents.policy import load_policy
+    from policies.documents.study import require_bounds
+    from policies.documents.writing import write_study
+    from policies.refusals import Refused
+    from silo_agent.cli.plan import document_of, show_prices, standing_of
+    from silo_agent.cli.policy import ATTENTION, listed
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage import approvals as kept
+    from silo_agent.storage.folders import StateFolder
+
+    settings = AgentConfig.load(config)
+    study = _chosen(settings, wanted)
+    policy, decided = load_policy(settings.policy), kept.approvals(StateFolder(settings.state))
+    said = _said(study, decided, settings, policy.data_for(study.name))
+    prices: Prices | None = None
+    standing: Standing | None = None
+    try:
+        require_bounds(study)  # before anything is priced: that would take long
+        prices = price(study, policy.budget.delta)
+        standing = standing_of(settings, policy, study)
+        refused = standing.refused
+    except Refused as refusal:
+        refused = refusal
+    if as_json:
+        document: dict[str, object] = {"study": study.name, "digest": study.digest}
+        if prices is not None:
+            document = document_of(study, prices, standing, None, {})
+        reasons = [{"reason": label, "text": text} for label, text in (() if refused is None else refused.reasons)]
+        found = {"text": json.loads(study.canonical()), "reasons": reasons, "approval": said}
+        typer.echo(json.dumps(document | found, indent=1, allow_nan=False))
+    else:
+        head = f"Study {study.digest}, as this silo keeps it."
+        if prices is None:  # what breaks a bound has no form for people
+            typer.echo(f"# {head}\n{json.dumps(json.loads(study.canonical()), indent=1)}")
+        else:
+            typer.echo(write_study(study, head=[head]))
+        if prices is None or standing is None:
+            typer.echo(f"The policy refuses{'' if refused is None else listed(refused)}")
+        else:
+            show_prices(study, prices, standing)
+        typer.echo(said)
+    if refused is not None:
+        raise typer.Exit(ATTENTION)
+
+
+def approve(
+    wanted: Wanted,
+    data: Annotated[str, typer.Option(help="Name of the data in agent.yaml, under data or databases.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Let one study use data that agent.yaml names, while the agent runs. The policy still decides whether it begins.
+
+    Read it first: fedward-silo study show. It begins when it is offered again, within about a minute.
+    """
+    from silo_agent.config import AgentConfig
+    from silo_agent.errors import SiloError
+    from silo_agent.storage import approvals as kept
+    from silo_agent.storage.folders import StateFolder
+
+    settings = AgentConfig.load(config)
+    if settings.source(data) is None:
+        raise SiloError(kept.unknown(data, settings))
+    _upgrade(settings)
+    study = _chosen(settings, wanted, keep=True)
+    kept.approve(StateFolder(settings.state), study, data, datetime.now(UTC))
+    typer.echo(f"{study.name} {study.digest} may use {data} from its next offer on")
+
+
+def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+    """List which studies may use which data, as people approved it, and what was taken back."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage import approvals as kept
+    from silo_agent.storage.folders import StateFolder
+
+    found = kept.approvals(StateFolder(AgentConfig.load(config).state))
+    if as_json:
+        bound = [{"digest": digest, **asdict(one)} for digest, one in found.bound.items()]
+        typer.echo(json.dumps({"approvals": bound, "unbound": dict(found.unbound)}, indent=1))
+        return
+    if not found.bound and not found.unbound:
+        typer.echo("This silo has approved no study.")
+        return
+    table = Table("study", "digest", "may use", "since", pad_edge=False)
+    for digest, one in found.bound.items():
+        table.add_row(one.study, digest[:_SHORT], one.data or "nothing: taken back", one.at)
+    for word, data in found.unbound.items():
+        table.add_row(
+            word, "", f"nothing: version 0.6 approved {data} by a name; see `study show`, approve it anew", ""
+        )
+    Console(markup=False, emoji=False).print(table)
+
+
+def withdraw_approval(
+    wanted: Given = None,
+    config: ConfigOption = DEFAULT,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every study's, also if the list of approvals is damaged or gone.")
+    ] = False,
+) -> None:
+    """Take a study's approval back, while the agent runs. The study is charged nothing more at this hospital.
+
+    What was charged before may still leave, and stays charged. A rule of the policy gives the study nothing either.
+    """
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage import approvals as kept
+    from silo_agent.storage.folders import StateFolder
+
+    if (wanted is None) is not everything:
+        msg = "name a study, or give --all"
+        raise typer.BadParameter(msg)
+    settings = AgentConfig.load(config)
+    folder, now = StateFolder(settings.state), datetime.now(UTC)
+    if wanted is None:
+        running = _begun(settings)
+        kept.begin_anew(folder, running, now)
+        typer.echo(f"nothing is approved any more; {len(running)} studies that have begun here are charged no more")
+        return
+    _upgrade(settings)
+    found = kept.approvals(folder)
+    if wanted in found.unbound:
+        kept.withdraw(folder, {}, now, [wanted])
+        typer.echo(f"{wanted}: what version 0.6 approved by this name is taken off the list")
+        return
+    names = {**{one.digest: one.name for one in _offers(settings)}, **_begun(settings)}
+    names |= {digest: one.study or names.get(digest, "") for digest, one in found.bound.items()}
+    digest = _one(names, wanted, "fedward-silo study approvals")
+    kept.withdraw(folder, {digest: names[digest]}, now)
+    typer.echo(f"{names[digest]} {digest} may use nothing any more; it is charged nothing from now on")
+
+
+def _chosen(settings: AgentConfig, wanted: str, *, keep: bool = False) -> Study:
+    """The one study that is meant, of a file or of the texts that this silo keeps; `keep` also keeps that of a file.
+
+    Raises `StateError` if none or several match, and what `load_study` raises.
+    """
+    from policies.documents.study import load_study, parse_study
+    from silo_agent.storage import offered
+    from silo_agent.storage.approvals import approvals as listed
+    from silo_agent.storage.errors import StateError
+    from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.state import State
+
+    folder = StateFolder(settings.state)
+    if Path(wanted).suffix in {".yaml", ".yml", ".json"}:
+        study = load_study(Path(wanted))
+        if keep:
+            known = listed(folder)
+            offered.keep(folder, study, datetime.now(UTC), approved={*known.approved, study.digest})
+        return study
+    names = {**{one.digest: one.name for one in _offers(settings)}, **_begun(settings)}
+    digest = _one(names, wanted, "fedward-silo studies")
+    found = offered.text(folder, digest)
+    if found is None and folder.database.is_file():
+        state = State(settings.state)
+        try:
+            canonical = state.canonical(digest)
+        finally:
+            state.close()
+        found = None if canonical is None else parse_study(canonical, digest)
+    if found is None:
+        msg = f"the text of {names[digest]} {digest[:_SHORT]} cannot be read; wait until it is offered again"
+        raise StateError(msg)
+    return found
+
+
+def _one(names: Mapping[str, str], wanted: str, lists: str) -> str:
+    """The digest that is meant: a whole one, else a name or the beginning of a digest that fits one study alone.
+
+    Raises `StateError` if none or several fit; it lists them.
+    """
+    from silo_agent.storage.errors import StateError
+
+    if wanted in names:
+        return wanted
+    found = [digest for digest, name in names.items() if wanted and (name == wanted or digest.startswith(wanted))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(f"{names[digest]} {digest}" for digest in sorted(found))
+        msg = f"{len(found)} studies match {wanted!r} ({listed}); give more of the digest, or all of it"
+    else:
+        msg = (
+            f"no study that this silo knows matches {wanted!r}; `{lists}` lists them. A study can be approved once it"
+            " was offered to this silo, or by its file"
+        )
+    raise StateError(msg)
+
+
+def _offers(settings: AgentConfig) -> Iterable[offered.Offered]:
+    from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.offered import offered as listed
+
+    return listed(StateFolder(settings.state))
+
+
+def _begun(settings: AgentConfig) -> dict[str, str]:
+    """The studies that have begun here, by digest with their names."""
+    from silo_agent.storage.approvals import begun
+    from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.state import State
+
+    if not StateFolder(settings.state).database.is_file():
+        return {}
+    state = State(settings.state)
+    try:
+        return begun(state)
+    finally:
+        state.close()
+
+
+def _upgrade(settings: AgentConfig) -> None:
+    """Bind what version 0.6 approved, before anything new is written, so that what runs goes on."""
+    from silo_agent.storage.approvals import upgrade
+    from silo_agent.storage.folders import StateFolder
+
+    named = (*settings.data, *settings.databases)
+    upgrade(StateFolder(settings.state), _begun(settings), named, datetime.now(UTC))
+
+
+def _said(study: Study, decided: Approvals, settings: AgentConfig, by_rule: tuple[str, ...]) -> str:
+    """Whether the study may use data here, and what to do about it."""
+    one: Approval | None = decided.bound.get(study.digest)
+    short = study.digest[:_SHORT]
+    if one is not None and one.data is not None:
+        back = f"fedward-silo study withdraw-approval {short}"
+        return f"Approved on {one.at} for {one.data}. To take that back: {back}"
+    give = f"fedward-silo study approve {short} --data NAME (one of: {settings.named})"
+    if one is not None:
+        return f"Its approval was taken back on {one.at}. To approve it: {give}"
+    if len(by_rule) == 1:
+        return (
+            f"Nobody approved it, but the policy's approved_data gives it {by_rule[0]}. To give it other data: {give}"
+        )
+    return f"Not approved. To approve it: {give}"

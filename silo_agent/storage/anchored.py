@@ -1,0 +1,87 @@
+"""Counts what binds this silo, in the state folder and beside the ledger, so that an older copy of the folder shows.
+
+Guarantees: a transaction that binds the silo (a draw, sealed bytes, a signed list, a reveal, a void, a sum that is
+tried) raises the study's count, and the ledger knows the new count before the silo says anything that rests on it. If
+the ledger knows of more than the folder, the folder was put back from an older copy: what it drew and said since is
+unknown, so it takes no part in any round up to the last in which it said anything. From the next round on it catches up
+as after a round that it missed (docs/design/noise.md, "Rolled back").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select
+
+from policies.ledger.anchors import Anchor
+from protos.messages import Place
+from silo_agent.storage.errors import StateRolledBackError
+
+_metadata = MetaData()
+_said = Table(
+    "said",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("count", Integer, nullable=False),
+    Column("barred", Integer, nullable=False),
+)
+"""How often the silo has bound itself in a study, and the last round in which it takes no part; -1 for none."""
+
+
+class Anchors(Protocol):
+    """The counts beside the ledger (`policies.ledger.anchors`)."""
+
+    def of(self, study: str) -> Anchor:
+        """What the ledger knows of a study."""
+        ...
+
+    def raise_to(self, study: str, anchor: Anchor) -> None:
+        """Raise it, durably."""
+        ...
+
+
+class Anchored:
+    """The transactions that bind the silo. Until `bind` names a ledger, they are counted in the folder alone."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._anchors: Anchors | None = None
+        _metadata.create_all(engine)
+
+    def bind(self, anchors: Anchors) -> None:
+        """Compare with a ledger from now on, and write to it."""
+        self._anchors = anchors
+
+    def require(self, place: Place) -> None:
+        """Raise `StateRolledBackError` if the silo may have said in this round what it does not know any more."""
+        with self._engine.begin() as connection:
+            _, barred = self._known(connection, place.study)
+        if place.round <= barred:
+            msg = (
+                f"the state folder is older than the ledger beside it: what this silo has said in the study"
+                f" {place.study[:12]} up to round {barred} is not in it, so it sits these rounds out"
+            )
+            raise StateRolledBackError(msg)
+
+    @contextmanager
+    def binding(self, place: Place) -> Iterator[Connection]:
+        """A transaction after which the silo is bound. Raises `StateRolledBackError`, `LedgerWriteError`."""
+        self.require(place)
+        with self._engine.begin() as connection:
+            yield connection
+            count, barred = self._known(connection, place.study)
+            connection.execute(delete(_said).where(_said.c.study == place.study))
+            connection.execute(insert(_said).values(study=place.study, count=count + 1, barred=barred))
+        if self._anchors is not None:
+            self._anchors.raise_to(place.study, Anchor(place.round, count + 1))
+
+    def _known(self, connection: Connection, study: str) -> tuple[int, int]:
+        """The count from which this silo goes on, and the last round that is barred."""
+        row = connection.execute(select(_said.c.count, _said.c.barred).where(_said.c.study == study)).first()
+        count, barred = (0, -1) if row is None else (int(row.count), int(row.barred))
+        anchor = Anchor() if self._anchors is None else self._anchors.of(study)
+        if anchor.said > count:
+            return anchor.said, max(barred, anchor.round)
+        return count, barred

@@ -1,0 +1,197 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from policies.accounting import accountant
+from policies.documents.bounds import STORED
+from policies.documents.policy import load_policy
+from policies.documents.study import Study, parse_study
+from policies.ledger.events import Debit
+from policies.ledger.ledger import Ledger, read_history
+from policies.plan.cost import Cost
+from policies.plan.release import plan as plan_of
+from silo_agent.cli import main
+from silo_agent.config import AgentConfig
+from silo_agent.storage import offered
+from silo_agent.storage.approvals import approvals, source_of
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.state import State
+from support.ledgers import NORTH
+from support.small_cohort import policy_document, write_yaml
+from support.studies import tiny_document, tiny_study
+
+NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
+STUDY = tiny_study()
+TWIN = tiny_study(purpose="Another study under the same name.")
+
+
+@pytest.fixture
+def hospital(quick_path, homes):
+    """A hospital that was offered a study; returns its configuration's path."""
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
+    (quick_path / "state").mkdir()
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
+    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
+    offered.keep(StateFolder(quick_path / "state"), STUDY, NOW)
+    return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv", "lab": "lab.csv"}})
+
+
+@pytest.fixture
+def folder(hospital):
+    return StateFolder(hospital.parent / "state")
+
+
+def invoke(hospital, *arguments):
+    return CliRunner().invoke(main.app, ["study", *map(str, arguments), "-c", str(hospital)])
+
+
+def told(hospital, *arguments):
+    """The sentence with which a command fails."""
+    done = invoke(hospital, *arguments)
+    assert isinstance(done.exception, StateError), done.output
+    return str(done.exception)
+
+
+@pytest.fixture(autouse=True)
+def _begun(hospital, folder):
+    """No agent of this version has run; the list of approvals is there, as after its first start."""
+    folder.approvals.write_text('{"version": 2, "approvals": {}, "unbound": {}}')
+
+
+def test_a_study_is_shown_with_its_text_price_verdict_and_what_to_do(hospital, folder):
+    before = {path: path.read_bytes() for path in hospital.parent.rglob("*") if path.is_file()}
+    done = invoke(hospital, "show", "tiny")
+    assert done.exit_code == 0, done.output
+    text = done.output.partition("\n\n")[0]
+    assert yaml.safe_load(text)["purpose"] == STUDY.purpose
+    total = accountant.epsilon(plan_of(STUDY).costs(), 1e-5)
+    assert f"Spent before 0.0000, after {total:.4f} of 4.0000" in " ".join(done.output.split())
+    assert "The policy would take it." in done.output
+    assert f"Not approved. To approve it: fedward-silo study approve {STUDY.digest[:12]} --data NAME" in done.output
+    found = json.loads(invoke(hospital, "show", STUDY.digest[:12], "--json").output)
+    assert (found["digest"], found["hospital"]["taken"], found["reasons"]) == (STUDY.digest, True, [])
+    assert parse_study(json.dumps(found["text"]).encode(), STUDY.digest) == STUDY
+    assert {path: path.read_bytes() for path in hospital.parent.rglob("*") if path.is_file()} == before
+
+
+def test_it_is_priced_against_what_the_ledger_has_left(hospital, folder):
+    with Ledger.open(folder.ledger, NORTH, budget_epsilon=8.0) as ledger:
+        ledger.charge(Debit("another", "policy", 0, 1, {"heads": Cost("training", 1.0, 10.0, 1)}))
+    before = accountant.epsilon(ledger_costs(folder), NORTH.delta)
+    assert f"Spent before {before:.4f}, after" in " ".join(invoke(hospital, "show", "tiny").output.split())
+
+
+def ledger_costs(folder):
+    return [cost for entry in read_history(folder.ledger)[1] for cost in entry.debit.costs.values()]
+
+
+def test_all_that_the_policy_has_against_it_is_said_with_exit_code_3(hospital):
+    write_yaml(hospital.parent / "policy.yaml", policy_document("north-ward", min_silos=5, colluders=3))
+    done = invoke(hospital, "show", "tiny")
+    assert done.exit_code == 3
+    assert "too_few_silos" in done.output
+    assert "colluders" in done.output
+    reasons = json.loads(invoke(hospital, "show", "tiny", "--json").output)["reasons"]
+    assert {"too_few_silos", "colluders"} <= {one["reason"] for one in reasons}
+
+
+def test_a_study_without_bounds_is_refused_before_it_is_priced(hospital, folder, monkeypatch):
+    broken = Study.model_validate(tiny_document(encoder={"learning_rate": 2e3}), context=STORED)
+    offered.keep(folder, broken, NOW)
+    monkeypatch.setattr("policies.accounting.planning.price", lambda *_: pytest.fail("it was priced"))
+    done = invoke(hospital, "show", broken.digest)
+    assert (done.exit_code, "bounds" in done.output) == (3, True), done.output
+
+
+def test_an_approval_stores_the_whole_digest_of_a_text_that_is_kept(hospital, folder):
+    settings = AgentConfig.load(hospital)
+    policy = load_policy(settings.policy)
+    assert "no study that this silo knows matches 'other'" in told(hospital, "approve", "other", "--data", "lab")
+    assert "no study that this silo knows" in told(hospital, "approve", TWIN.digest, "--data", "lab")
+    assert approvals(folder).bound == {}
+    done = invoke(hospital, "approve", "tiny", "--data", "lab")
+    assert STUDY.digest in done.output
+    assert list(approvals(folder).bound) == [STUDY.digest]
+    assert source_of(settings, STUDY, policy) == hospital.parent / "lab.csv"
+    assert "for lab. To take that back" in invoke(hospital, "show", "tiny").output
+    assert "names no data 'liver'" in str(invoke(hospital, "approve", "tiny", "--data", "liver").exception)
+
+
+def test_a_word_that_means_two_studies_is_refused_with_both(hospital, folder):
+    offered.keep(folder, TWIN, NOW)
+    said = told(hospital, "approve", "tiny", "--data", "lab")
+    assert f"tiny {STUDY.digest}" in said
+    assert f"tiny {TWIN.digest}" in said
+    impostor = tiny_study(name=TWIN.digest[:12])
+    offered.keep(folder, impostor, NOW)
+    assert impostor.digest in told(hospital, "approve", TWIN.digest[:12], "--data", "lab")
+    assert approvals(folder).bound == {}
+    invoke(hospital, "approve", TWIN.digest, "--data", "lab")
+    assert list(approvals(folder).bound) == [TWIN.digest]
+
+
+def test_a_study_is_approved_by_its_file_too_and_its_text_is_kept(hospital, folder):
+    file = write_yaml(hospital.parent / "study.yaml", tiny_document(name="mailed"))
+    assert invoke(hospital, "show", file).exit_code == 0
+    assert [one.name for one in offered.offered(folder)] == ["tiny"], "who reads keeps nothing"
+    assert invoke(hospital, "approve", file, "--data", "lab").exit_code == 0
+    mailed = tiny_study(name="mailed")
+    assert offered.text(folder, mailed.digest) == mailed
+    assert list(approvals(folder).bound) == [mailed.digest]
+
+
+def test_a_study_that_has_begun_is_shown_and_stopped(hospital, folder):
+    state = State(folder.path)
+    state.add_study(TWIN.digest, TWIN.canonical())
+    state.close()
+    assert "Another study under the same name" in invoke(hospital, "show", TWIN.digest[:12]).output
+    assert invoke(hospital, "withdraw-approval", TWIN.digest[:12]).exit_code == 0
+    assert approvals(folder).bound[TWIN.digest].data is None
+    assert "Its approval was taken back on" in invoke(hospital, "show", TWIN.digest).output
+
+
+def test_approvals_are_listed_and_taken_back(hospital, folder):
+    assert "has approved no study" in invoke(hospital, "approvals").output
+    invoke(hospital, "approve", "tiny", "--data", "lab")
+    listed = json.loads(invoke(hospital, "approvals", "--json").output)["approvals"]
+    assert [(one["digest"], one["data"]) for one in listed] == [(STUDY.digest, "lab")]
+    assert "lab" in invoke(hospital, "approvals").output
+    assert "charged nothing from now on" in invoke(hospital, "withdraw-approval", "tiny").output
+    assert "taken back" in invoke(hospital, "approvals").output
+    assert approvals(folder).approved == set()
+
+
+def test_what_version_06_approved_by_a_name_is_listed_and_taken_off(hospital, folder):
+    folder.approvals.write_text('{"mailed": "lab"}')
+    assert "nothing: version 0.6" in " ".join(invoke(hospital, "approvals").output.split())
+    assert "taken off the list" in invoke(hospital, "withdraw-approval", "mailed").output
+    assert dict(approvals(folder).unbound) == {}
+
+
+def test_all_is_taken_back_at_once_even_if_the_list_is_damaged(hospital, folder):
+    state = State(folder.path)
+    state.add_study(TWIN.digest, TWIN.canonical())
+    state.close()
+    folder.approvals.write_text("{")
+    assert "cannot be read" in told(hospital, "approvals")
+    assert invoke(hospital, "withdraw-approval").exit_code == 2
+    assert invoke(hospital, "withdraw-approval", "tiny", "--all").exit_code == 2
+    assert invoke(hospital, "withdraw-approval", "--all").exit_code == 0
+    assert {digest: one.data for digest, one in approvals(folder).bound.items()} == {TWIN.digest: None}
+
+
+def test_an_approval_binds_what_runs_under_version_06_first(hospital, folder):
+    state = State(folder.path)
+    running = tiny_study(name="lab")
+    state.add_study(running.digest, running.canonical())
+    state.close()
+    folder.approvals.unlink()
+    folder.offer(STUDY.digest).unlink()
+    file = write_yaml(hospital.parent / "study.yaml", tiny_document(name="mailed"))
+    assert invoke(hospital, "approve", file, "--data", "tiny").exit_code == 0
+    assert approvals(folder).bound[running.digest].data == "lab"
