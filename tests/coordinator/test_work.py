@@ -63,7 +63,7 @@ SLOTS = {
     **{note: (f"note-{note}", "") for note in Note},
     Note.REVEAL: ("note-reveal-heads", ""),
 }
-SUMMED = (Phase.GATHER, Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
+SUMMED = (Phase.GATHER, Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.RECOUNT, Phase.SOLVE, Phase.ADOPT)
 
 
 def study_in(phase):
@@ -84,7 +84,7 @@ def test_who_is_asked_for_what(phase):
         if work is None:
             continue
         assert work.parts == PARTS.get(phase, ())
-        assert work.participants == (STUDY.silos if phase in SUMMED else ())
+        assert work.participants == (STUDY.silos if phase in (Phase.CHECK, *SUMMED) else ())
         assert work.survivors == (STUDY.silos if phase in SUMMED[1:] else ())
         signed = tuple(Signature(silo, f"{silo}'s".encode()) for silo in STUDY.silos)
         assert work.signatures == (signed if phase is Phase.REVEAL else ())

@@ -220,6 +220,9 @@ class _Learner:
     def rehearse(self) -> None:
         return
 
+    def require_files(self, *, begun: bool) -> None:
+        return
+
     def read(self) -> None:
         return
 
