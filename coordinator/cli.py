@@ -161,6 +161,12 @@ def resume(study: str, operator: OperatorOption = Path("operator.yaml")) -> None
 
 
 @study_app.command()
+def forgive(study: str, silo: str, operator: OperatorOption = Path("operator.yaml")) -> None:
+    """Ask a silo again that is not asked because attempts have ended at its silence, and wait for it as before."""
+    _operator(operator).forgive(study, silo)
+
+
+@study_app.command()
 def results(
     study: str,
     operator: OperatorOption = Path("operator.yaml"),
@@ -207,13 +213,20 @@ def _operator(path: Path) -> Operator:
 def _table(one: StudyStatus) -> Table:
     title = f"{one.name}  {one.state}  round {one.round}/{one.rounds}, attempt {one.attempt}, {one.phase or '-'}"
     table = Table(title=title, caption=one.why or None, title_justify="left", caption_justify="left")
-    for column in ("silo", "state", "waited for", "why"):
+    for column in ("silo", "state", "waited for", "slow", "why"):
         table.add_column(column)
     for member in one.members:
         waited = "yes" if member.silo in one.waiting_for else ""
         state = _member_state(member, bool(waited), datetime.now(UTC))
-        table.add_row(member.silo, state, waited, member.why)
+        table.add_row(member.silo, state, waited, _slow(member), member.why)
     return table
+
+
+def _slow(member: MemberStatus) -> str:
+    """Return what waiting for a silo has cost, if it has cost anything."""
+    parts = [f"{member.slow_seconds:.0f} of {member.slow_budget:.0f} s"] if member.slow_seconds >= 1 else []
+    parts += [f"{member.lost_attempts} attempts"] if member.lost_attempts else []
+    return ", ".join(parts)
 
 
 def _member_state(member: MemberStatus, waited: bool, now: datetime) -> str:  # noqa: FBT001  # private

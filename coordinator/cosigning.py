@@ -1,8 +1,10 @@
 """Cosigns the checkpoints of silos' ledgers, and has another silo cosign them too.
 
 Guarantees: the coordinator signs a checkpoint only if the ledger's own silo signed it, if it is about the data set of
-that silo's certificate, and if it does not go back behind the last checkpoint of that ledger
-(`policies.ledger.cosign.advance`). It stores the checkpoint before it signs. A checkpoint is given to one other silo of
+that silo's certificate, and if it does not go back behind the last checkpoint of that ledger that still binds
+(`policies.ledger.cosign.advance`). It signs no charges that no study of that silo can have made, and lets a revoked key
+forgive only what is in no sum (`policies.ledger.judging`). It stores the checkpoint before it signs, with its own time
+of receipt. A checkpoint is given to one other silo of
 the attempt, and to one more each time `PATIENCE_SECONDS` pass without an answer. An answer is verified (the signature
 of the ledger's silo too), stored and passed on. Only memory holds who waits for whom. If it is lost, silos ask again.
 
@@ -16,6 +18,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
 
 import structlog
 
@@ -24,15 +28,25 @@ from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.dated import signer_at
 from crypto.pki.identity import Identity, Role
+from policies.documents.study import Study
 from policies.errors import CosignError
 from policies.ledger.cosign import Checkpoint, advance, follows
-from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from policies.ledger.judging import Seen, chargeable, cost_of, require_explained, require_summed, standing
+from policies.plan.cost import Cost
+from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 
 log = structlog.get_logger()
 PATIENCE_SECONDS = 2.0
 """Time that one silo has to answer before another silo is asked too, and before the same silo is asked again."""
 _LOOK_SECONDS = 0.25
 """Longest time between two looks of a waiting call whether a silo's time is over."""
+
+
+class Studies(Protocol):
+    """The studies that the coordinator knows."""
+
+    def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
+        """Return those that invite this silo: those that run, and those that have ended."""
 
 
 @dataclass
@@ -46,6 +60,8 @@ class _Asked:
     handed: dict[str, float] = field(default_factory=dict)
     """The silos that were given the checkpoint, each with the last time."""
     answer: CosignedCheckpoint | None = None
+    evidence: CosignedCheckpoint | None = None
+    """The coordinator's own signature on the checkpoint before, for silos that remember less."""
 
     def due(self, silo: str, now: float) -> bool:
         """Whether the checkpoint must be given to this silo now."""
@@ -75,7 +91,12 @@ class Cosigning:
         credential: Credential,
         trust: Trust,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        studies: Studies | None = None,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """Without `studies` nothing is known that could explain a charge, and none is asked to be explained."""
+        self._studies, self._today = studies, today
         self._checkpoints, self._credential, self._trust, self._clock = checkpoints, credential, trust, clock
         self._changed = threading.Condition()
         self._asked: dict[str, _Asked] = {}
@@ -91,10 +112,11 @@ class Cosigning:
         A signer that was put back to an older state shows what it knows now. That comes too: it signs again as soon as
         the silo's checkpoint names this head.
         """
-        stated = self._stated(silo)
+        stated = self._standing(silo)
         with self._changed:
             older = tuple(self._older.get(silo, {}).values())
-        return (*([self._sign(stated)] if stated else []), *self._cosigned(silo).values(), *older)
+        others = [*self._cosigned(silo).values(), *older]
+        return (*([self._sign(stated)] if stated else []), *(one for one in others if self._binds(silo, one.stated)))
 
     def state(
         self,
@@ -103,11 +125,14 @@ class Cosigning:
         peers: Sequence[str],
         hold: float,
         wanted: Callable[[], bool] = lambda: True,
+        *,
+        evidence: CosignedCheckpoint | None = None,
     ) -> Cosigned:
         """Cosign a silo's checkpoint; wait up to `hold` seconds, while it is `wanted`, for one of `peers` to do so.
 
-        Raises `LedgerRolledBackError` if the ledger went back, `CosignError`, `CertificateError` or `SignatureRefused`.
-        Nothing is stored then.
+        `evidence` is what the silo shows of this coordinator's earlier signatures. Raises `LedgerRolledBackError` if
+        the ledger went back, `CosignError` (also for charges that nothing explains), `CertificateError` or
+        `SignatureRefused`. Nothing is stored then.
         """
         self._require_signer(silo, signed.certificate_pem, signed.checkpoint, signed.signature)
         checkpoint = Checkpoint.parse(signed.checkpoint)
@@ -117,8 +142,9 @@ class Cosigning:
         require_data_set(signed.certificate_pem, checkpoint.data_set)
         until = self._clock() + hold
         with self._changed:
-            self._keep(checkpoint, signed)
-            asked = self._ask(checkpoint, signed, peers)
+            before = self._standing(silo)
+            self._keep(checkpoint, signed, evidence)
+            asked = self._ask(checkpoint, signed, peers, before)
             while asked.answer is None and not self._stopped and (left := until - self._clock()) > 0:
                 if not wanted():
                     break
@@ -127,7 +153,7 @@ class Cosigning:
 
     def witness(
         self, silo: str, given: CosignedCheckpoint | None, hold: float, wanted: Callable[[], bool] = lambda: True
-    ) -> SignedCheckpoint | None:
+    ) -> Handed | None:
         """Take a checkpoint that a silo has cosigned. Wait up to `hold` seconds for the next one that it must cosign.
 
         The wait ends as soon as the answer is not `wanted` any more: what nobody reads is not handed out. Raises
@@ -142,7 +168,7 @@ class Cosigning:
                 for asked in self._asked.values():
                     if asked.due(silo, now):
                         asked.handed[silo] = now
-                        return asked.signed
+                        return Handed(asked.signed, asked.evidence)
                 if self._stopped or now >= until:
                     return None
                 self._changed.wait(min(until - now, _LOOK_SECONDS))
@@ -200,14 +226,89 @@ class Cosigning:
             self._told.add(str(fault))
             log.error("a stored checkpoint is damaged", why=str(fault))
 
-    def _keep(self, checkpoint: Checkpoint, signed: SignedCheckpoint) -> None:
+    def _keep(
+        self, checkpoint: Checkpoint, signed: SignedCheckpoint, evidence: CosignedCheckpoint | None = None
+    ) -> None:
         """Store the checkpoint as the latest, unless it is already. Raises `LedgerRolledBackError`, `CosignError`."""
-        last = self._stated(checkpoint.silo)
-        advance(None if last is None else Checkpoint.parse(last.checkpoint), checkpoint)
+        silo = checkpoint.silo
+        last = self._standing(silo)
+        stood = None if last is None else Checkpoint.parse(last.checkpoint)
+        advance(stood, checkpoint)
+        if self._studies is not None:
+            running, ended = self._studies.studies_of(silo)
+            summed: tuple[Cost, ...] = ()
+            if last != self._stated(silo):  # something was forgiven, or is damaged
+                summed = cost_of([*running, *ended], self._checkpoints.summed(silo))
+                require_summed(checkpoint, summed)
+            if stood is not None:
+                require_explained(
+                    checkpoint,
+                    stood,
+                    chargeable=[*chargeable(running, ended), *summed],  # a recovery may have charged them again
+                    evidence=[] if evidence is None else self._own(checkpoint, evidence),
+                    known=[Checkpoint.parse(one.checkpoint) for one in self._known(silo)],
+                )
         if last is None or last.checkpoint != signed.checkpoint:
-            self._checkpoints.keep(checkpoint.silo, signed)
+            self._checkpoints.keep(silo, signed, self._today())
 
-    def _ask(self, checkpoint: Checkpoint, signed: SignedCheckpoint, peers: Sequence[str]) -> _Asked:
+    def _standing(self, silo: str) -> SignedCheckpoint | None:
+        """The silo's latest checkpoint that binds: what came under a key after it was stolen does not."""
+        latest = self._stated(silo)
+        if latest is not None and self._stolen(latest) is None:
+            return latest
+        history = self._history(silo)
+        seen = [Seen(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
+        last = standing(seen)
+        return None if last is None else history[seen.index(last)][0]
+
+    def _history(self, silo: str) -> list[tuple[SignedCheckpoint, datetime | None]]:
+        """Return what is remembered of a ledger, oldest first, without what is damaged."""
+        found = []
+        for stated, at in self._checkpoints.history(silo):
+            try:
+                if isinstance(stated, DamagedCheckpointError):
+                    raise stated
+                self._require_whole(silo, silo, stated, stated.certificate_pem, stated.signature)
+            except DamagedCheckpointError as fault:
+                self._tell(fault)
+            else:
+                found.append((stated, at))
+        return found
+
+    def _binds(self, silo: str, stated: SignedCheckpoint) -> bool:
+        """Whether a checkpoint that another silo cosigned binds. When it came, the coordinator's own memory says."""
+        stolen = self._stolen(stated)
+        if stolen is None:
+            return True
+        came = [at for one, at in self._history(silo) if one.checkpoint == stated.checkpoint]
+        return any(at is None or at < stolen for at in came)
+
+    def _stolen(self, stated: SignedCheckpoint) -> datetime | None:
+        try:
+            return self._trust.stolen(stated.certificate_pem)
+        except CertificateError:  # of a root that authority.pem holds no more: nobody can say that it was stolen
+            return None
+
+    def _known(self, silo: str) -> list[SignedCheckpoint]:
+        """All checkpoints of a ledger that are remembered here, also what others cosigned."""
+        stated = [one for one, _ in self._history(silo)]
+        return [*stated, *(one.stated for one in self._cosigned(silo).values())]
+
+    def _own(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
+        """An earlier checkpoint of the same ledger, if this coordinator has signed it. Raises as `_read` does."""
+        stated = evidence.stated
+        signer = self._trust.verify_ever(evidence.certificate_pem, stated.checkpoint, evidence.signature)
+        found = Checkpoint.parse(stated.checkpoint)
+        mine = (self._credential.identity, offered.silo, offered.data_set)
+        return [found] if (signer, found.silo, found.data_set) == mine else []
+
+    def _ask(
+        self,
+        checkpoint: Checkpoint,
+        signed: SignedCheckpoint,
+        peers: Sequence[str],
+        before: SignedCheckpoint | None = None,
+    ) -> _Asked:
         """Have the checkpoint given to the other silos, in a circle that begins with the next name.
 
         So every silo is asked first by a different one.
@@ -217,7 +318,8 @@ class Cosigning:
         asked = self._asked.get(own)
         same = asked is not None and asked.signed.checkpoint == signed.checkpoint
         if asked is None or not same or (asked.answer is None and asked.peers != circle):
-            asked = self._asked[own] = _Asked(signed, circle, self._clock())
+            evidence = None if before is None else self._sign(before)
+            asked = self._asked[own] = _Asked(signed, circle, self._clock(), evidence=evidence)
             self._changed.notify_all()
         return asked
 

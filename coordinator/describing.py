@@ -12,16 +12,21 @@ from typing import Final, Literal
 from coordinator.core import study as studies
 from coordinator.core.blame import known
 from coordinator.core.events import Clear, Effect
-from coordinator.core.state import OVER, Round
+from coordinator.core.state import OVER, Phase, Round
 from coordinator.core.study import Life, Progress, Silo
 from coordinator.metrics import Metrics
 from coordinator.storage.shortage import Shortage
 from protos.bounds import sentence
-from protos.messages import Place
+from protos.messages import Place, Tensor
 from protos.status import MemberStatus, PhaseTime, StudyStatus
 
 _BRIEF = 200
 _NO_DATA = "it has no data for the study yet; the hospital may give it some (`fedward-silo study approve`)"
+
+_SLOW = (
+    "{} attempts have ended at its silence, so it is not asked until two more rounds are committed;"
+    " `fedward-coordinator study forgive` asks it again"
+)
 
 
 def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
@@ -38,15 +43,22 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         phase=round_.phase if round_ else "",
         tensor=round_.tensor if round_ else None,
         waiting_for=_waiting_for(progress),
-        members=tuple(
-            MemberStatus(
-                silo.name,
-                _state(silo, round_, progress.aside),
-                sentence(_why(silo, round_, progress)),
-                seen.get(silo.name, 0.0),
-            )
-            for silo in progress.silos
-        ),
+        members=tuple(_member(progress, silo, seen.get(silo.name, 0.0)) for silo in progress.silos),
+    )
+
+
+def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:
+    taken, round_ = progress.slowness.of(silo.name), progress.round
+    aside = not silo.why and silo.name not in progress.asked
+    return MemberStatus(
+        silo.name,
+        _state(silo, round_, progress.aside),
+        sentence(_why(silo, round_, progress) or (_SLOW.format(taken.attempts) if aside else "")),
+        seen,
+        slow_seconds=taken.seconds,
+        slow_budget=progress.budget,
+        lost_attempts=taken.attempts,
+        set_aside=aside,
     )
 
 
@@ -103,6 +115,18 @@ def ended_attempt(
     return "committed" if further or after.life is Life.FINISHED else "aborted"
 
 
+def newly_signed(before: Progress, after: Progress) -> tuple[Place, Tensor, tuple[str, ...]] | None:
+    """Return the sum whose list of survivors enough silos have signed by this change, with that list; else None.
+
+    From here on silos may reveal, so the sum may be opened, whatever becomes of the attempt.
+    """
+    then, now = before.round, after.round
+    if then is None or now is None or then.place != now.place or then.tensor is None or then.phase is not Phase.SIGN:
+        return None
+    signed = any(one.opening for one in now.listed if one.tensor is then.tensor)
+    return (now.place, then.tensor, then.survivors) if signed and now.phase is not Phase.SIGN else None
+
+
 def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
     """Set the gauges of all studies."""
     lives = [progress.life for progress in all_studies]
@@ -115,6 +139,10 @@ def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
             metrics.round.labels(study).set(progress.round.place.round)
             metrics.waiting.labels(study).set(len(_waiting_for(progress)))
             metrics.away.labels(study).set(len(progress.away) if progress.life in studies.LIVE else 0)
+            for silo in progress.script.silos:
+                taken = progress.slowness.of(silo)
+                metrics.slow.labels(study, silo).set(taken.seconds)
+                metrics.silent.labels(study, silo).set(taken.attempts)
 
 
 def where(place: Place) -> dict[str, object]:

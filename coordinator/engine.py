@@ -38,7 +38,17 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import OVER, Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
-from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, short, where
+from coordinator.describing import (
+    brief,
+    describe,
+    ended_attempt,
+    ended_phases,
+    in_sentences,
+    measure,
+    newly_signed,
+    short,
+    where,
+)
 from coordinator.errors import CoordinatorError
 from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
@@ -48,6 +58,7 @@ from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
+from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import Spoilt
 from crypto.secagg.voids import Void
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
@@ -111,10 +122,14 @@ class Engine:
         clock: Callable[[], float] = time.time,
         *,
         revoked: Callable[[bytes], bool] = lambda _: False,
+        summed: Callable[[Place, Tensor, tuple[str, ...]], object] = lambda *_: None,
     ) -> None:
-        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it."""
+        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it.
+
+        `summed` stores which silos are in a sum, once enough of them have signed its list.
+        """
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
-        self._revoked = revoked
+        self._revoked, self._summed = revoked, summed
         self._intake = Intake(store, spool, metrics)
         self.shortages = Shortages(metrics)
         """What this machine lacks now. Whoever meets an error of the machine notes it here."""
@@ -130,8 +145,6 @@ class Engine:
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
-        self.ticks = 0
-        """Turns of the clock so far that are over."""
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -188,6 +201,11 @@ class Engine:
         """Go on with a study that is paused or waits for silos."""
         self._command(wanted, studies.resume)
 
+    def forgive(self, wanted: str, silo: str) -> None:
+        """Forget what waiting for a silo has cost a study."""
+        self._command(wanted, lambda progress, _: studies.forgive(progress, silo))
+        log.info("silo forgiven", study=wanted, silo=silo)
+
     def abort_study(self, wanted: str, reason: str) -> None:
         """Stop a study for good."""
         self._command(wanted, lambda progress, now: studies.abort(progress, reason, now))
@@ -235,6 +253,13 @@ class Engine:
             raise UnknownStudyError(study)
         return text
 
+    def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
+        """Return the studies that invite a silo: those that run, and those that have ended."""
+        with self._changed:
+            mine = [one for one in self._progress.values() if silo in one.script.silos]
+            running = [self._study(one.script.study) for one in mine if one.life in studies.LIVE]
+            return running, [self._study(one.script.study) for one in mine if one.life in studies.OVER]
+
     def poll(self, silo: str, session: str, hold: float, wanted: Callable[[], bool] = lambda: True) -> Work:
         """Return what the silo must do next. Wait up to `hold` seconds for work, while it is `wanted`.
 
@@ -273,12 +298,25 @@ class Engine:
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
-            complains = confirm.dispute and confirm.culprit
-            event = Complained(silo, confirm, self._liar(silo, confirm)) if complains else Confirmed(silo, confirm)
+            event: Event = Confirmed(silo, confirm, certificate_pem)
+            if confirm.dispute and confirm.culprit:
+                event = Complained(silo, confirm, self._liar(silo, confirm))
             self._apply(self._progress[place.study], event, signed)
         if confirm.dispute:
             said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
             log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
+
+    def judged(self, place: Place) -> FalseNote | None:
+        """Return what a silo signs that finds the current shared model false; None if none is judged now.
+
+        Raises `OutOfTurnError`.
+        """
+        with self._changed:
+            round_ = self._round(place)
+            if round_.phase is not Phase.JUDGE:
+                return None
+            sha256 = next(part.sha256 for part in round_.parts if part.kind == Note.MODEL)
+            return FalseNote(place.study, place.round, place.attempt, round_.actor, sha256)
 
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
@@ -443,6 +481,8 @@ class Engine:
         after = in_sentences(after)
         times = ended_phases(before, after, effects, self._clock())
         published = (before.round.place, signed) if before.round and signed else None
+        if (signed_list := newly_signed(before, after)) is not None:
+            self._summed(*signed_list)
         self._store.save(after, times, published)
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
@@ -524,7 +564,7 @@ class Engine:
                         # If the database fails now, the clock must not stop for good: the next tick tries again.
                         if self.shortages.note(error) is None:
                             log.exception("time could not pass", study=study)
-                self.ticks += 1
+                self._metrics.clock_turns.inc()
 
     def _try_again(self, key: str) -> None:
         """Do again what failed because this machine was short: a sum, or a write of the size of most."""

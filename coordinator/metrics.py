@@ -44,6 +44,18 @@ class Metrics:
             ["study"],
             registry=self.registry,
         )
+        self.slow = Gauge(
+            "fedward_coordinator_silo_slow_seconds",
+            "Seconds for which a study has waited for a silo beyond what was neutral.",
+            ["study", "silo"],
+            registry=self.registry,
+        )
+        self.silent = Gauge(
+            "fedward_coordinator_silo_lost_attempts",
+            "Attempts that ended at a silo's silence, as far as they are remembered.",
+            ["study", "silo"],
+            registry=self.registry,
+        )
         self.attempts = Counter(
             "fedward_coordinator_attempts_total",
             "Attempts at rounds that ended, by outcome.",
@@ -79,6 +91,11 @@ class Metrics:
             "fedward_coordinator_closed_connections_total",
             "Connections closed at the door, by reason.",
             ["reason"],
+            registry=self.registry,
+        )
+        self.clock_turns = Counter(
+            "fedward_coordinator_clock_turns_total",
+            "Turns of the clock that ends phases: if they stop, no time passes for any study.",
             registry=self.registry,
         )
         self.short = Gauge(

@@ -58,6 +58,12 @@ class Operator:
         with self._errors():
             self._calls.ResumeStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
 
+    def forgive(self, study: str, silo: str) -> None:
+        """Forget what waiting for a silo has cost a study."""
+        with self._errors():
+            request = operator_pb2.ForgiveSiloRequest(study=study, silo=silo)
+            self._calls.ForgiveSilo(request, timeout=DEADLINE_SECONDS)
+
     def abort(self, study: str, reason: str) -> None:
         """Stop a study for good."""
         with self._errors():

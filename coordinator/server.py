@@ -89,7 +89,8 @@ class Server:
         self.metrics = Metrics()
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")
-        self.engine = Engine(store, spool, self.metrics, revoked=Revoked(trust))
+        checkpoints = Checkpoints(store.engine)
+        self.engine = Engine(store, spool, self.metrics, revoked=Revoked(trust), summed=checkpoints.keep_summed)
         self._server = grpc.server(
             ThreadPoolExecutor(config.threads, "call"),
             options=(
@@ -98,7 +99,7 @@ class Server:
             ),
             maximum_concurrent_rpcs=config.threads + QUEUE,
         )
-        self._cosigning = Cosigning(Checkpoints(store.engine), credential, trust)
+        self._cosigning = Cosigning(checkpoints, credential, trust, studies=self.engine)
         self._health = health.HealthServicer()
         try:
             self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))

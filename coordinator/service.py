@@ -33,12 +33,23 @@ from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.identity import Role
+from crypto.secagg.holding import Holding
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
 from protos.bounds import sentence
 from protos.chunks import ChunkList, read_chunks
-from protos.messages import MAX_CHUNK, PROTOCOL, Member, MessageError, Publication, Task, UploadHeader, require_text
+from protos.messages import (
+    MAX_CHUNK,
+    PROTOCOL,
+    Member,
+    MessageError,
+    Publication,
+    Task,
+    UploadHeader,
+    require_name,
+    require_text,
+)
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -325,6 +336,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         if confirm.task is Task.RECOUNT and not confirm.dispute:
             statement = self._engine.statement(confirm)
             self._caller.verify(context, silo, statement.to_sign(), confirm.signature)
+        if confirm.vouch:
+            place, caught_up = confirm.place, confirm.task is Task.CATCH_UP
+            holding = Holding(place.study, max(place.round - caught_up, 0), confirm.content)
+            self._caller.verify(context, silo, holding.to_sign(), confirm.vouch)
+        if confirm.task is Task.JUDGE and confirm.signature and (false := self._engine.judged(confirm.place)):
+            self._caller.verify(context, silo, false.to_sign(), confirm.signature)
         self._engine.confirm(silo, confirm, certificate_of(context))
         return silo_pb2.ConfirmReply()
 
@@ -357,7 +374,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
         signed = codec.checkpoint_from_wire(request.statement)
         hold = _hold(request.hold_seconds)
-        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active)
+        evidence = codec.cosignature_from_wire(request.evidence) if request.HasField("evidence") else None
+        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active, evidence=evidence)
         self._caller.name(context)  # revoked while it waited
         return codec.cosigned_to_wire(cosigned)
 
@@ -368,7 +386,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
         asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
         self._caller.name(context)  # revoked while it waited
-        return silo_pb2.WitnessReply(statement=None if asked is None else codec.checkpoint_to_wire(asked))
+        return codec.handed_to_wire(asked)
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
@@ -417,6 +435,16 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         """Begin a study."""
         log.info("operator", name=self._caller.name(context), call="start")
         self._engine.start_study(request.study)
+        return operator_pb2.StudyReply()
+
+    @mapped
+    def ForgiveSilo(
+        self, request: operator_pb2.ForgiveSiloRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Forget what waiting for one silo has cost a study."""
+        log.info("operator", name=self._caller.name(context), call="forgive", silo=request.silo)
+        require_name(request.silo, "forgive.silo")
+        self._engine.forgive(request.study, request.silo)
         return operator_pb2.StudyReply()
 
     @mapped

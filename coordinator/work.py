@@ -18,7 +18,7 @@ from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
-from protos.messages import RINGS, SUM, Confirm, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
+from protos.messages import RINGS, SUM, Confirm, Note, Part, Task, Tensor, UploadHeader, Vouch, Work, note_slot
 
 TASKS = {
     Phase.OFFER: Task.DECIDE,
@@ -36,6 +36,7 @@ FETCHED: dict[Phase, tuple[str, ...]] = {
     Phase.TAKE: (Note.GREETING, Note.KEYS),
     Phase.CATCH_UP: (Note.MODEL,),
     Phase.CHECK: (Note.SHARES,),
+    Phase.JUDGE: (Note.MODEL,),
     Phase.GATHER: (Note.SHARES,),
     Phase.OPEN: (SUM, Note.REVEAL),
     Phase.ADOPT: (Note.HEADS,),
@@ -76,6 +77,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
         uploads=round_.given if round_.phase is Phase.RECOUNT else (),
         spoilt=round_.spoilt if round_.phase is Phase.OFFER else None,
+        vouches=_vouches(round_) if round_.phase is Phase.CATCH_UP else (),
         why=sentence(progress.script.name),
     )
 
@@ -84,6 +86,10 @@ def _participants(round_: Round) -> tuple[str, ...]:
     if round_.phase is Phase.CHECK:
         return round_.present
     return round_.participants if round_.phase in (*SUMMING, Phase.RECOUNT) else ()
+
+
+def _vouches(round_: Round) -> tuple[Vouch, ...]:
+    return tuple(Vouch(one.silo, one.certificate_pem, one.signature) for one in round_.vouches)
 
 
 def parts_in(round_: Round) -> tuple[Part, ...]:

@@ -39,6 +39,17 @@ class CosignedCheckpoint(Message):
 
 
 @dataclass(frozen=True)
+class Handed(Message):
+    """A checkpoint that somebody is asked to cosign, with what explains its charges."""
+
+    called: ClassVar[str | None] = "checkpoint with its evidence"
+
+    stated: SignedCheckpoint
+    evidence: CosignedCheckpoint | None = None
+    """The coordinator's signature on an earlier checkpoint of the same ledger; None if there is none."""
+
+
+@dataclass(frozen=True)
 class Cosigned(Message):
     """The coordinator's answer to a checkpoint: its own cosignature, and another silo's if there is one."""
 

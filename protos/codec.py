@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar, cast
 
-from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.messages import (
     AgreedFigure,
     Answer,
@@ -24,6 +24,7 @@ from protos.messages import (
     Upload,
     UploadHeader,
     Void,
+    Vouch,
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
@@ -56,6 +57,7 @@ _TASKS = {
     Task.VOID: silo_pb2.TASK_VOID,
     Task.RECOUNT: silo_pb2.TASK_RECOUNT,
     Task.CHECK: silo_pb2.TASK_CHECK,
+    Task.JUDGE: silo_pb2.TASK_JUDGE,
 }
 FIGURES_A_PART = 1000
 """Number of agreed figures in one message of the results."""
@@ -124,6 +126,10 @@ def work_to_wire(work: Work) -> silo_pb2.Work:
         void=None if work.void is None else _void_to_wire(work.void),
         uploads=[silo_pb2.Upload(part=_part_to_wire(one.part), signature=one.signature) for one in work.uploads],
         spoilt=None if work.spoilt is None else _spoilt_to_wire(work.spoilt),
+        vouches=[
+            silo_pb2.Vouch(silo=one.silo, certificate_pem=one.certificate_pem, signature=one.signature)
+            for one in work.vouches
+        ],
     )
 
 
@@ -142,6 +148,7 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         why=wire.why,
         outcome=cast("Literal['', 'finished', 'ended', 'aborted', 'left']", wire.outcome),  # Work refuses any other
         void=_void_from_wire(wire.void) if wire.HasField("void") else None,
+        vouches=tuple(Vouch(one.silo, one.certificate_pem, one.signature) for one in wire.vouches),
         uploads=tuple(Upload(_part_from_wire(one.part), one.signature) for one in wire.uploads),
         spoilt=_spoilt_from_wire(wire.spoilt) if wire.HasField("spoilt") else None,
     )
@@ -257,6 +264,8 @@ def confirm_to_wire(confirm: Confirm) -> silo_pb2.ConfirmRequest:
         signature=confirm.signature,
         culprit=confirm.culprit,
         evidence=confirm.evidence,
+        content=confirm.content,
+        vouch=confirm.vouch,
     )
 
 
@@ -273,6 +282,8 @@ def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
         signature=wire.signature,
         culprit=wire.culprit,
         evidence=wire.evidence,
+        content=wire.content,
+        vouch=wire.vouch,
     )
 
 
@@ -300,6 +311,22 @@ def cosignature_to_wire(cosigned: CosignedCheckpoint) -> silo_pb2.Countersignatu
 def cosignature_from_wire(wire: silo_pb2.Countersignature) -> CosignedCheckpoint:
     """Decode and validate."""
     return CosignedCheckpoint(checkpoint_from_wire(wire.stated), wire.certificate_pem, wire.signature)
+
+
+def handed_to_wire(handed: Handed | None) -> silo_pb2.WitnessReply:
+    """Encode; None if there is nothing to do."""
+    if handed is None:
+        return silo_pb2.WitnessReply()
+    evidence = None if handed.evidence is None else cosignature_to_wire(handed.evidence)
+    return silo_pb2.WitnessReply(statement=checkpoint_to_wire(handed.stated), evidence=evidence)
+
+
+def handed_from_wire(wire: silo_pb2.WitnessReply) -> Handed | None:
+    """Decode and validate."""
+    if not wire.HasField("statement"):
+        return None
+    evidence = cosignature_from_wire(wire.evidence) if wire.HasField("evidence") else None
+    return Handed(checkpoint_from_wire(wire.statement), evidence)
 
 
 def cosigned_to_wire(cosigned: Cosigned) -> silo_pb2.CountersignReply:
@@ -331,7 +358,16 @@ def status_to_wire(status: StudyStatus) -> operator_pb2.StudyStatus:
         tensor=tensor_to_wire(status.tensor),
         waiting_for=status.waiting_for,
         members=[
-            operator_pb2.MemberStatus(silo=m.silo, state=m.state, why=m.why, last_seen=m.last_seen)
+            operator_pb2.MemberStatus(
+                silo=m.silo,
+                state=m.state,
+                why=m.why,
+                last_seen=m.last_seen,
+                slow_seconds=m.slow_seconds,
+                slow_budget=m.slow_budget,
+                lost_attempts=m.lost_attempts,
+                set_aside=m.set_aside,
+            )
             for m in status.members
         ],
         times=[
@@ -367,7 +403,12 @@ def status_from_wire(wire: operator_pb2.StudyStatus) -> StudyStatus:
         phase=wire.phase,
         tensor=tensor_from_wire(wire.tensor),
         waiting_for=tuple(wire.waiting_for),
-        members=tuple(MemberStatus(m.silo, m.state, m.why, m.last_seen) for m in wire.members),
+        members=tuple(
+            MemberStatus(
+                m.silo, m.state, m.why, m.last_seen, m.slow_seconds, m.slow_budget, m.lost_attempts, m.set_aside
+            )
+            for m in wire.members
+        ),
         times=tuple(PhaseTime(t.round, t.attempt, t.phase, tensor_from_wire(t.tensor), t.seconds) for t in wire.times),
         uploads=tuple(
             UploadSize(u.round, u.attempt, tensor_from_wire(u.tensor), u.kind, u.silo, u.bytes) for u in wire.uploads

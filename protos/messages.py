@@ -127,14 +127,18 @@ class Task(StrEnum):
     VOID = "void"
     RECOUNT = "recount"
     CHECK = "check"
+    JUDGE = "judge"
 
 
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.CHECK, Task.OPEN, Task.ADOPT)
+FALSE_MODEL = "false_model"
+"""The dispute with which a silo signs that a peer's note does not give the model that it holds itself."""
+FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.CHECK, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
 CONFIRMED = (
     Task.VOID,
     Task.TAKE,
     Task.CATCH_UP,
+    Task.JUDGE,
     Task.CHECK,
     Task.SIGN,
     Task.OPEN,
@@ -271,6 +275,19 @@ class Spoilt(Message):
 
 
 @dataclass(frozen=True)
+class Vouch(Message):
+    """A silo's signature that it holds a model of some content after a round (`crypto.secagg.holding`)."""
+
+    silo: Name
+    certificate_pem: Pem
+    signature: SignatureBytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_name(self.silo, "vouch.silo")
+
+
+@dataclass(frozen=True)
 class Work(Message):
     """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
@@ -296,6 +313,8 @@ class Work(Message):
     """For `RECOUNT`: what all survivors uploaded, by name."""
     spoilt: Spoilt | None = None
     """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
+    vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
+    """For `CATCH_UP`: who has signed which model the round builds on, by name."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -307,6 +326,9 @@ class Work(Message):
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
         _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
         _require(self.spoilt is None or self.task is Task.DECIDE, "work.spoilt", f"does not fit the task {self.task}")
+        vouching = tuple(one.silo for one in self.vouches)
+        _require(not vouching or self.task is Task.CATCH_UP, "work.vouches", f"do not fit the task {self.task}")
+        _require(vouching == tuple(sorted(set(vouching))), "work.vouches", "are not in order, each once")
         self._check_parts()
         self._check_names()
 
@@ -420,13 +442,17 @@ class Confirm(Message):
     signature: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
     """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
     promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `RECOUNT` over the statement
-    (`crypto.secagg.spoilt`), else over `Publication.to_sign`."""
+    (`crypto.secagg.spoilt`), for `JUDGE` over the statement that the note is false, else over `Publication.to_sign`."""
     culprit: Name = ""
     """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one. With the dispute of a task
     of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
     evidence: Annotated[bytes, Count(0, EVIDENCE_BYTES)] = b""
     """With such a complaint, if it can be shown: the key of the culprit's shares for this silo, then the roster's
     digest, 32 bytes each (`crypto.secagg.bundles`)."""
+    content: Name = ""
+    """The keyed digest of what the silo holds now, if this confirms the end of a round or that it has caught up."""
+    vouch: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
+    """The certificate key's signature that it holds this content (`crypto.secagg.holding`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -443,7 +469,8 @@ class Confirm(Message):
         signs, voids, states = (self.task is task and not self.dispute for task in kinds)
         named = self.tensor is not None or not (signs or voids or states)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
-        needed = publishes or signs or states
+        judges = self.task is Task.JUDGE and self.dispute == FALSE_MODEL
+        needed = publishes or signs or states or judges
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
         complains = bool(self.dispute) and self.task in COMPLAINED
@@ -454,6 +481,11 @@ class Confirm(Message):
         _require(shown or not self.evidence, "confirm.evidence", "may come only whole and with a complaint")
         if self.culprit:
             require_name(self.culprit, "confirm.culprit")
+        if self.content:
+            require_digest(self.content, "confirm.content")
+        holds = not self.dispute and self.task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT)
+        _require(holds or not self.content, "confirm.content", "may come only from a silo that holds a model")
+        _require(bool(self.content) == bool(self.vouch), "confirm.vouch", "is needed exactly with a content")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,14 @@ class MemberStatus(Message):
     state: Name
     why: Sentence
     last_seen: float
+    slow_seconds: float = 0.0
+    """Seconds for which the study has waited for this silo beyond what was neutral."""
+    slow_budget: float = 0.0
+    """The most of these that any silo may take."""
+    lost_attempts: int = 0
+    """Attempts that ended at its silence, as far as they are remembered."""
+    set_aside: bool = False
+    """Whether it is not asked now because of them."""
 
 
 @dataclass(frozen=True)

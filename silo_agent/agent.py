@@ -10,12 +10,14 @@ disputes come from a fixed set, and the personal model is trained by another pro
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 
@@ -23,6 +25,7 @@ from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies.documents.study import BINARY, Study, parse_study, require_bounds
 from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
+from policies.os_errors import told
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused
@@ -76,8 +79,12 @@ _OTHER = "fault"
 """The name of every other fault. Only the hospital's log says more."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
-_OF_HEADS = (CryptoError, ContentError, LearningError)
-"""Faults of the heads that another silo has solved. The attempt is not left then: a third silo may solve the sum."""
+_OF_A_PEER: dict[Task, tuple[type[Exception], ...]] = {
+    Task.ADOPT: (CryptoError, ContentError, LearningError),
+    Task.CATCH_UP: (CryptoError, ContentError, CatchUpError),
+}
+"""Faults of the heads that another silo has solved, or of the model that it has shared. The attempt is not left then: a
+third silo may solve the sum, or share."""
 _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
 """All that anybody hears of a sum that was not opened. What is wrong with it would tell what is in it."""
 
@@ -159,7 +166,7 @@ class Agent:
 
     def _bear(self, fault: Exception) -> None:
         """Say what the coordinator's answer was, once for each kind, and ask again after a wait. Raises `Stopped`."""
-        why = _for_log(fault)
+        why = self._told(fault)
         if why != self._said:
             self._said = why
             log.error("the coordinator's answer is of no use", fault=type(fault).__name__, why=why)
@@ -235,13 +242,13 @@ class Agent:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
         except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
-            log.warning("study refused", reason="no_data", why=_for_log(fault))
+            log.warning("study refused", reason="no_data", why=self._told(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (CallRefused, Stopped, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
-            log.warning("study refused", reason=_name(fault), why=_for_log(fault))
+            log.warning("study refused", reason=_name(fault), why=self._told(fault))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
             member = running.session.member
@@ -393,7 +400,7 @@ class Agent:
         turn = turns.sit(running.turn, place, self._state.promises.spoilt(place))
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._tasks.held(running.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.models.held(running.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
             log.error(
                 "the model or counts.json on the disk is not the one that was kept; a peer's are taken",
@@ -403,7 +410,7 @@ class Agent:
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
-            self._tasks.model_path(place.study, place.round).unlink(missing_ok=True)
+            self._tasks.models.path(place.study, place.round).unlink(missing_ok=True)
         running.turn, running.total = turn, None
         self._keep(running)
 
@@ -411,7 +418,7 @@ class Agent:
         # The round of the metrics has no model of its own: the study's model stays that of the last training round.
         kept = min(round_number, running.study.rounds)
         self._state.commit(study, kept)
-        self._tasks.forget_steps(running.study, kept)
+        self._tasks.models.forget_steps(running.study, kept)
         self._state.forget_round(study, round_number)
         running.session.forget_attempt()
         self._metrics.round.labels(study[:12]).set(round_number)
@@ -462,7 +469,7 @@ class Agent:
         try:
             running.learner.require_files(begun=running.turn.finished >= 0)
             if running.turn.finished >= 0 and not running.turn.behind:
-                self._tasks.require_counts(running.study)
+                self._tasks.models.require_counts(running.study)
         finally:
             self._pad(running.study)
         return running
@@ -493,12 +500,12 @@ class Agent:
             tensor=work.tensor,
             round=place.round,
             attempt=place.attempt,
-            why=_for_log(fault),
+            why=self._told(fault),
             fault=_name(fault),
         )
         running = self._running.get(place.study)
         complaint = ("", b"") if running is None else self._tasks.complaint(running.attempt(work, place), fault)
-        if not (work.task is Task.ADOPT and isinstance(fault, _OF_HEADS)):
+        if not isinstance(fault, _OF_A_PEER.get(work.task, ())):
             self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
@@ -517,6 +524,19 @@ class Agent:
             )
         )
 
+    def _told(self, fault: Exception) -> str:
+        """What the log says of a fault: nothing of a record, and no file's name that could have a patient's in it."""
+        if isinstance(fault, DataError):
+            return fault.summary  # its text quotes values
+        if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)):
+            return str(fault)
+        if isinstance(fault, OSError) and fault.errno is not None:
+            path = Path(os.fsdecode(fault.filename)) if isinstance(fault.filename, (str, bytes)) else None
+            own = path is not None and path.is_relative_to(self._state.folder)
+            where = f"{path}" if own else "a file that is not the agent's own"
+            return told(OSError(fault.errno, fault.strerror or "", where))
+        return type(fault).__name__
+
     def _abandon(self, study: str) -> None:
         running = self._running.get(study)
         if running is not None:
@@ -527,13 +547,6 @@ class Agent:
 def _tensors(study: Study) -> tuple[tuple[Tensor, ...], ...]:
     """What each round of a study sums."""
     return tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
-
-
-def _for_log(fault: Exception) -> str:
-    """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
-    if isinstance(fault, DataError):
-        return fault.summary
-    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:

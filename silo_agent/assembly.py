@@ -34,6 +34,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.known_studies import KnownStudies
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage import offered
@@ -42,7 +43,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
-from silo_agent.storage.rows import Withdrawals, row_key, rows_of
+from silo_agent.storage.rows import row_key, rows_of
 from silo_agent.storage.secret import draws_key
 from silo_agent.storage.state import State
 
@@ -64,7 +65,6 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
     state, secret = open_state(config.state, credential, entropy)
-    Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     _upgrade(config, state)
     gate = Gate(
         credential,
@@ -137,7 +137,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     retention = Retention(state, gate.policy.retention_days, metrics)
     retention.look()
     retaining = Retaining(retention, stop)
-    witnessing = Witnessing(client, Witness(config.state, credential), stop)
+    witnessing = Witnessing(client, Witness(config.state, credential, KnownStudies(state)), stop)
     Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
     witnessing.start()
     retaining.start()
@@ -193,6 +193,8 @@ def _renew(
         tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
         on_times=on_times,
     )
+    if not credential.named:
+        renewal.look()  # the root may have named the key since: nobody who has not met this silo accepts it without
     threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 
 

@@ -189,9 +189,9 @@ class AgentConfig(Closed):
     def files(self) -> Files:
         """Where certificate, key, authorities, lists and the memory of keys are."""
         from crypto.pki.joining.renewal import Files
-        from silo_agent.storage.folders import StateFolder
+        from crypto.pki.known_keys import MEMORY_FILE
 
-        memory = StateFolder(self.state).known_keys
+        memory = self.state / MEMORY_FILE
         return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)
 
 

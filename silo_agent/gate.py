@@ -9,6 +9,7 @@ Guarantees, in this order:
    coordinator and another silo of the study have cosigned a head that covers it.
 4. The noised integers are stored before they are sealed. They are never drawn twice for one charge.
 5. A mask label seals one byte string for ever.
+6. A state folder that is older than the ledger releases nothing in the rounds that it may not remember.
 
 If any step fails, nothing has left the hospital. The computation is the exception: if it fails, which may tell of a
 patient, the release of an empty cohort leaves instead, with fresh noise as charged. The ledger notes a fault first, and
@@ -61,7 +62,7 @@ from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
-from silo_agent.oversight.signing import held_by, verifier
+from silo_agent.oversight.signing import binding, held_by, verifier
 from silo_agent.pace import padded
 from silo_agent.storage.errors import ShortageError
 from silo_agent.storage.state import State
@@ -123,6 +124,7 @@ class Gate:
         `ApprovalError` if the policy is not in force.
         """
         self._me, trust = credential.identity.name, credential.trust
+        self._trust = trust
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
         self._approval = require_approved
         self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
@@ -133,7 +135,7 @@ class Gate:
         self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
             # A cosignature counts here even if its certificate has expired: it can only require more of the ledger.
-            self._held = tuple(held_by(trust, item) for item in self._cosigned.latest())
+            self._held = binding(trust, [held_by(trust, item) for item in self._cosigned.latest()])
             self._require_held()
             state.anchored.bind(Anchors(ledger_path))
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
@@ -160,9 +162,14 @@ class Gate:
         self._told |= {item.checkpoint.head for item in found}
         known = {_word(item) for item in self._held}
         if any(_word(item) not in known for item in found):
-            self._cosigned.keep(found)
-            self._held = self._cosigned.latest()
+            self._cosigned.keep(found, replaces=lambda old: not binding(self._trust, [old]))
+            self._held = binding(self._trust, self._cosigned.latest())
         self._require_held()
+
+    @property
+    def evidence(self) -> Cosignature | None:
+        """What the coordinator signed last of this ledger, in case it has forgotten."""
+        return next((item for item in self._held if item.signer.startswith(COORDINATOR)), None)
 
     def verify(self) -> None:
         """Read the whole ledger again and compare it. Raises `LedgerTamperedError`, `LedgerWriteError`."""
@@ -233,6 +240,7 @@ class Gate:
         stored = self.sealed(order)
         if stored is not None:
             return stored
+        self._state.anchored.require(order.place)
         self.decide(order.study, order.place, roster_size=len(order.participants))
         draw = self._charge(order)
         release = plan(order.study).release(order.place.round, order.tensor)

@@ -38,6 +38,8 @@ class Confirmed:
 
     silo: str
     confirm: Confirm
+    certificate_pem: bytes = b""
+    """The certificate by which the caller was identified, and with which what it signs was verified."""
 
 
 @dataclass(frozen=True)

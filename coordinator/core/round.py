@@ -1,7 +1,8 @@
 """One attempt at one round as a transition table.
 
-offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange -> check ->
-gather -> add -> sign -> reveal -> open (-> recount, the end) -> (solve -> adopt), the last line once for every tensor.
+offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up (-> judge)?)* -> exchange ->
+check -> gather -> add -> sign -> reveal -> open (-> recount, the end) -> (solve -> adopt), from gather on once for
+every tensor.
 
 `MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
 comes in as an argument. An event that repeats an earlier one changes nothing. An event that is out of turn raises
@@ -31,6 +32,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from coordinator.core import vouching
 from coordinator.core.events import (
     Add,
     Added,
@@ -58,7 +60,6 @@ from coordinator.core.state import (
     RELAYED,
     SPARING,
     Dataless,
-    Held,
     Listed,
     Loss,
     Objection,
@@ -169,6 +170,11 @@ def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome
 # --- how phases end -------------------------------------------------------------------------------------------------
 def _end(state: Round, now: float) -> Outcome:
     """Go on to the next phase of the plan, because all silos that the phase waits for have acted."""
+    if state.phase is Phase.JUDGE:
+        return _weighed(state, now)
+    if state.phase is Phase.CATCH_UP and state.objections:
+        judging = _enter(vouching.doubted(state), Phase.JUDGE, now)
+        return (judging, []) if judging.judges else _weighed(judging, now)
     judged = state.objections and state.phase is not Phase.RECOUNT
     return _judged(state, now) if judged else _ENDS[state.phase](state, now)
 
@@ -302,6 +308,7 @@ def _settle(state: Round, now: float) -> Outcome:
         state = replace(state, cursor=state.cursor + 1, parts=(), survivors=(), signatures=(), uploads=())
         state, spared = _gather(state, now)
         return state, [*effects, *spared]
+    state = replace(state, vouches=vouching.vouched(state))
     return _enter(state, Phase.COMMITTED, now), [*effects, Clear(state.place)]
 
 
@@ -386,9 +393,14 @@ def _close_offer(state: Round, now: float) -> Outcome:
         state = replace(state, threshold=threshold(state.silos, state.colluders, state.min_silos))
     except RosterRefused as error:
         return _abort(state, str(error), now)
+    effects: list[Effect] = []
+    if stranded := vouching.stranded(state):
+        state = replace(state, seats=tuple(seat for seat in state.seats if seat.member.silo not in stranded))
+        why = f"{', '.join(stranded)}: behind, and too few silos have signed the model of the last round to share it"
+        effects.append(Lost(state.place, state.phase, stranded, why))
     if len(state.seats) < state.threshold:
         return _abort(state, _too_few(state, state.threshold), now)
-    return (_enter(state, Phase.VOID, now) if state.voiding else _rostered(state, now)), []
+    return (_enter(state, Phase.VOID, now) if state.voiding else _rostered(state, now)), effects
 
 
 def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
@@ -484,11 +496,11 @@ def _leave_out(state: Round, silos: set[str] | frozenset[str]) -> Round:
     return replace(state, left_out=state.left_out.union(silos - needed))
 
 
-def _objected(state: Round, silo: str, why: str, now: float) -> Outcome:
+def _objected(state: Round, silo: str, why: str, now: float, dispute: str = "") -> Outcome:
     """Record what a silo objects to. It has done its part; what follows is judged when all have been heard."""
     if silo in state.done:
         return state, []
-    objections = sorted((*state.objections, Objection(silo, why)), key=lambda one: one.silo)
+    objections = sorted((*state.objections, Objection(silo, why, dispute)), key=lambda one: one.silo)
     return _acted(replace(state, objections=tuple(objections)), silo, now)
 
 
@@ -521,13 +533,38 @@ def _against_actor(state: Round, content: list[str], why: str, now: float) -> Ou
     return _complain(state, state.actor, f"several silos object to what {state.actor} has made: {why}", now)
 
 
+def _weighed(state: Round, now: float) -> Outcome:
+    """Draw the conclusion from what those say who hold the model that somebody refuses (`core.vouching`).
+
+    If enough have signed that the note is false, it was, and who made it leaves the study. If all say that it is right,
+    it lies at who refuses it. Otherwise nobody can tell, and another silo shares.
+    """
+    said, sharer, doubts = vouching.verdict(state), state.actor, state.doubts
+    refused = "; ".join(one.why for one in doubts)
+    if len(said.false) > state.colluders:
+        why = f"{sharer} has shared a false model, as {', '.join(said.false)} have signed, who hold the right one"
+        named = _leave_out(vouching.passed_over(state), {sharer})
+        return _abort(named, f"{why}; {refused}", now, (sharer,))
+    if said.right and not said.false:
+        fine = f"{refused}; {', '.join(said.right)} hold the model that {sharer} shared"
+        if len(doubts) == 1:
+            return _complain(state, doubts[0].silo, fine, now)
+        return _abort(state, fine, now, tuple(one.silo for one in doubts))
+    after = vouching.passed_over(state)
+    if after.sharers:
+        return _enter(after, Phase.SHARE, now), []
+    return _abort(after, f"{refused}; it lies at {sharer} or at who refuses, and nobody else can share", now, (sharer,))
+
+
 def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     silo, confirm = event.silo, event.confirm
     concerned = {Phase.CATCH_UP: state.behind, Phase.RECOUNT: state.refusers}.get(state.phase, state.present)
+    if state.phase is Phase.JUDGE:
+        concerned = state.judges
     of_tensor = state.phase in (Phase.VOID, Phase.SIGN, Phase.OPEN, Phase.RECOUNT)
     due = confirm.task is CONFIRMED[state.phase] and (not of_tensor or confirm.tensor is state.tensor)
     if confirm.dispute and silo in concerned and due and state.phase in (*JUDGED, Phase.RECOUNT):
-        return _objected(state, silo, _words(silo, confirm), now)
+        return _objected(state, silo, _words(silo, confirm), now, confirm.dispute)
     if confirm.dispute or silo not in concerned or not due:
         return _disputed(state, event, now)
     if silo in state.done:
@@ -535,6 +572,8 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     if state.phase is Phase.CATCH_UP and confirm.model != state.model:
         why = f"{silo} holds another model after {confirm.task} than the model of the last committed round"
         return _objected(state, silo, why, now)
+    if state.phase is Phase.CATCH_UP:
+        state = vouching.joined(state, event)
     if state.phase is Phase.SIGN or (state.phase is Phase.VOID and confirm.signature):
         signatures = sorted((*state.signatures, Signature(silo, confirm.signature)), key=lambda one: one.silo)
         state = replace(state, signatures=tuple(signatures))
@@ -542,7 +581,7 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
         stated = (*state.stated, Stated(silo, confirm.culprit, confirm.signature))
         state = replace(state, stated=tuple(sorted(stated, key=lambda one: one.silo)))
     if state.phase in (Phase.OPEN, Phase.ADOPT):
-        held = sorted((*state.held, Held(silo, confirm.model)), key=lambda one: one.silo)
+        held = sorted((*state.held, vouching.held(event)), key=lambda one: one.silo)
         state = replace(state, held=tuple(held))
     return _acted(state, silo, now)
 
@@ -584,7 +623,7 @@ def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001
     if state.phase is Phase.RECOUNT:  # those that have spoken may be enough, and silence here lies at nobody
         return _recounted(state, now)
     late = state.waiting_for
-    why = f"no {state.phase} from {', '.join(late) or 'the coordinator'} within {state.limits.of(state.phase):g} s"
+    why = f"no {state.phase} from {', '.join(late) or 'the coordinator'} within {state.deadline - state.since:g} s"
     state = replace(state, absent=state.absent.union(late))
     if late and state.phase in SPARING:
         return _lose(state, late, why, now)

@@ -26,6 +26,8 @@ class Phase(StrEnum):
     TAKE = "take"
     SHARE = "share"
     CATCH_UP = "catch_up"
+    JUDGE = "judge"
+    """A silo refuses the model that was shared. Those who hold the model say whether the note is false."""
     EXCHANGE = "exchange"
     CHECK = "check"
     """Silos read what the others have dealt to them, before anything is uploaded."""
@@ -67,16 +69,17 @@ CONFIRMED = {
     Phase.TAKE: Task.TAKE,
     Phase.CATCH_UP: Task.CATCH_UP,
     Phase.CHECK: Task.CHECK,
+    Phase.JUDGE: Task.JUDGE,
     Phase.SIGN: Task.SIGN,
     Phase.OPEN: Task.OPEN,
     Phase.RECOUNT: Task.RECOUNT,
     Phase.ADOPT: Task.ADOPT,
 }
 """The task that all silos concerned must confirm before a phase ends."""
-JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.OPEN, Phase.ADOPT)
+JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.OPEN, Phase.ADOPT)
 """The phases in which silos judge the same bytes. What one silo objects to there, others may object to as well, so all
 are heard before anything follows from it."""
-_MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()}
+_MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()} | {Phase.JUDGE: Note.MODEL}
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Limits:
             Phase.TAKE: self.keys,
             Phase.SHARE: self.open,
             Phase.CATCH_UP: self.open,
+            Phase.JUDGE: self.open,
             Phase.EXCHANGE: self.keys,
             Phase.CHECK: self.keys,
             Phase.GATHER: self.train,
@@ -171,6 +175,18 @@ class Objection:
 
     silo: str
     why: str
+    dispute: str = ""
+    """The name of the reason."""
+
+
+@dataclass(frozen=True)
+class Vouched:
+    """A silo's signature that it holds a model of this content after a round (`crypto.secagg.holding`)."""
+
+    silo: str
+    content: str
+    certificate_pem: bytes
+    signature: bytes
 
 
 @dataclass(frozen=True)
@@ -184,10 +200,11 @@ class Stated:
 
 @dataclass(frozen=True)
 class Held:
-    """The digest of the model that a silo confirmed in the current phase."""
+    """The digest of the model that a silo confirmed in the current phase, and its signature if it ends the round."""
 
     silo: str
     model: str
+    vouched: Vouched | None = None
 
 
 @dataclass(frozen=True)
@@ -227,6 +244,12 @@ class Round:
     """Silos of `complaints` that were set aside in this attempt because of another dispute."""
     objections: tuple[Objection, ...] = ()
     """What silos have objected to in the current phase."""
+    vouches: tuple[Vouched, ...] = ()
+    """Who has signed the model that the round builds on, by name."""
+    unshared: tuple[str, ...] = ()
+    """Silos whose shared model was refused in this round. Others share."""
+    doubts: tuple[Objection, ...] = ()
+    """Who refuses the model that was shared, while others judge it."""
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0
@@ -261,6 +284,9 @@ class Round:
     """The digest of the model that most silos held after the last phase that changed the model."""
     why: str = ""
     culprits: tuple[str, ...] = field(default=())
+    patience: float = 0.0
+    """Seconds that the phase may last, if those that it waits for have too little of their budgets left for its limit
+    (`core.slowness`); 0 if they have enough."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -292,6 +318,13 @@ class Round:
         return tuple(seat.member.silo for seat in self.seats if seat.model != self.expected)
 
     @property
+    def sharers(self) -> tuple[str, ...]:
+        """Silos that can share the model: they hold it and have signed it, and no note of theirs was refused."""
+        signers = {one.silo for one in self.vouches}
+        unable = {*self.behind, *self.unshared}
+        return tuple(name for name in self.present if name in signers and name not in unable)
+
+    @property
     def tensor(self) -> Tensor | None:
         """The tensor that is being summed, or whose list is voided; None before the first sum and after the last."""
         if self.phase is Phase.VOID:
@@ -310,13 +343,20 @@ class Round:
         if self.phase not in RELAYED:
             return ""
         first = (self.place.round + self.place.attempt) % len(self.names)
-        unable = self.lost.union(self.behind if self.phase is Phase.SHARE else ())
-        return next(name for name in (*self.names[first:], *self.names[:first]) if name not in unable)
+        able = self.sharers if self.phase is Phase.SHARE else self.present
+        return next(name for name in (*self.names[first:], *self.names[:first]) if name in able)
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Silos that hold the model that the actor has shared, other than the actor."""
+        unfit = {*self.behind, self.actor}
+        return tuple(name for name in self.present if name not in unfit)
 
     @property
     def deadline(self) -> float:
         """The time at which the current phase has lasted too long."""
-        return self.since + self.limits.of(self.phase)
+        limit = self.limits.of(self.phase)
+        return self.since + (min(limit, self.patience) if self.patience else limit)
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -382,13 +422,12 @@ class Round:
                 return tuple(name for name in self.unanswered if name not in dataless)
             case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
                 return (self.actor,)
-            case Phase.CATCH_UP:
-                return tuple(name for name in self.behind if name not in self.done)
-            case Phase.RECOUNT:
-                return tuple(name for name in self.refusers if name not in self.done)
             case Phase.WAIT | Phase.ADD | Phase.COMMITTED | Phase.ABORTED:
                 return ()
-        return tuple(name for name in self.present if name not in self.done)
+        concerned = {Phase.CATCH_UP: self.behind, Phase.RECOUNT: self.refusers}.get(self.phase, self.present)
+        if self.phase is Phase.JUDGE:
+            concerned = self.judges
+        return tuple(name for name in concerned if name not in self.done)
 
     @property
     def waiting_for(self) -> tuple[str, ...]:

@@ -15,14 +15,17 @@ Pure: the clock comes in as an argument.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from coordinator.core import slowness
 from coordinator.core.blame import judge, known
-from coordinator.core.events import Effect, Event, Persist, Stopped
+from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, Stopped
 from coordinator.core.round import open_round, step
+from coordinator.core.slowness import Slowness
 from coordinator.core.state import Limits, Phase, Round
 from coordinator.errors import CoordinatorError
+from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
 from protos.messages import Member, Place, Tensor
 
@@ -91,6 +94,8 @@ class Progress:
     complaint that cannot be decided, and alone who is shown to be guilty by what it signed."""
     aside: tuple[str, ...] = ()
     """Silos that sit out since the last spoilt sum, though nothing is proven about them (`core.blame`)."""
+    slowness: Slowness = field(default_factory=Slowness)
+    """What waiting for each silo has cost the study."""
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -101,6 +106,21 @@ class Progress:
     def away(self) -> tuple[str, ...]:
         """Silos that take part but are silent."""
         return tuple(silo.name for silo in self.silos if silo.away and not silo.why)
+
+    @property
+    def budget(self) -> float:
+        """Seconds of waiting that each silo may cost the study (`core.slowness`)."""
+        return slowness.budget(self.script.limits, [len(round_) for round_ in self.script.tensors])
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Silos that take part and are asked: not those at whose silence too many attempts have ended."""
+        script = self.script
+        try:
+            needed = threshold(len(script.silos), script.colluders, script.min_silos)
+        except RosterRefused:
+            needed = script.min_silos
+        return slowness.spared(self.slowness, self.active, needed + len(self.away))
 
     def clock(self, now: float) -> float:
         """Return the study's own time, which stands still during a pause."""
@@ -163,6 +183,26 @@ def resume(state: Progress, now: float) -> Outcome:
     return _in_tune(replace(state, life=Life.RUNNING, round=round_, paused_at=0.0)), [Persist()]
 
 
+def forgive(state: Progress, silo: str) -> Outcome:
+    """Forget what waiting for a silo has cost the study, and ask it again: now, or with the next attempt.
+
+    Raises `StudyStateError` if the study is over, or if it has no such silo.
+    """
+    if state.life in OVER or silo not in state.active:
+        msg = f"the study is {state.life}; only a silo that takes part in a study that goes on can be forgiven"
+        raise StudyStateError(msg)
+    state = replace(state, slowness=slowness.forgiven(state.slowness, silo))
+    round_ = state.round
+    if round_ is not None and round_.phase in (Phase.OFFER, Phase.WAIT) and not round_.required:
+        state = replace(state, round=_inviting(round_, state.asked))
+    return state, [Persist()]
+
+
+def _inviting(round_: Round, silos: tuple[str, ...]) -> Round:
+    """Return an attempt that has no roster yet, with more silos invited."""
+    return replace(round_, invited=tuple(sorted({*round_.invited, *silos})))
+
+
 def restart_clock(state: Progress, now: float) -> Outcome:
     """Begin the current phase of a running study again, because time while the coordinator was down does not count."""
     if state.round is None or state.life is not Life.RUNNING:
@@ -194,10 +234,17 @@ def advance(state: Progress, event: Event, now: float) -> Outcome:
     if state.round is None or state.life not in LIVE:
         msg = f"the study is {state.life}"
         raise StudyStateError(msg)
-    now = state.clock(now)
-    round_, effects = step(state.round, event, now)
+    now, before = state.clock(now), state.round
+    most = slowness.patience(state.slowness, before, state.budget) if isinstance(event, Passed) else 0.0
+    round_, effects = step(replace(before, patience=most), event, now)
     if not effects:
         return state, []
+    silent = isinstance(event, Passed | Restarted)
+    seen = slowness.observed(state.slowness, before, round_, now, most=state.budget, silent=silent)
+    state, round_ = replace(state, slowness=seen), replace(round_, patience=0.0)
+    if round_.phase is Phase.WAIT and not round_.required and not set(state.active) <= set(round_.invited):
+        # Who is missing is worse than who is slow.
+        round_ = open_round(_inviting(round_, state.active), now)
     silos = tuple(replace(silo, away=silo.name in round_.absent) for silo in state.silos)
     state = replace(state, round=round_, silos=silos)
     if round_.phase is Phase.COMMITTED:
@@ -230,18 +277,20 @@ def _attempt(
 
     A silo at which several attempts at the round ended is not asked again in this round, if enough others are there.
     """
-    script, active = state.script, set(state.active)
+    script, active, asked = state.script, set(state.active), state.asked
     anew = before is not None and before.spoilt is not None and before.spoilt.attempt == before.place.attempt
     listed = () if before is None or anew else before.listed
     spoilers = () if before is None else (*before.spoilers, *before.culprits)
     blank = Round(
         place=place,
         tensors=script.tensors[place.round],
-        invited=state.active,
+        invited=asked,
         listed=listed,
         voiding=tuple(one.tensor for one in listed if not active.issuperset(one.silos)),
         voided=() if before is None or anew else before.voided,
         spoilt=None if before is None else before.spoilt,
+        vouches=() if state.round is None else state.round.vouches,
+        unshared=() if before is None else before.unshared,
         silos=len(script.silos),
         complaints=() if state.round is None else state.round.complaints,
         spoilers=spoilers,
@@ -253,7 +302,8 @@ def _attempt(
         expected=expected,
         absent=frozenset(state.away),
     )
-    there = tuple(name for name in state.active if name not in state.aside)
+    there = tuple(name for name in asked if name not in state.aside)
+    there = there if len(there) >= script.min_silos else tuple(n for n in state.active if n not in state.aside)
     steady = tuple(name for name in there if spoilers.count(name) < _PATIENCE)
     able = steady if len(steady) >= script.min_silos else there
     return open_round(replace(blank, invited=blank.required or able), now)
@@ -268,7 +318,7 @@ def _without(state: Progress, round_: Round) -> Progress:
 
 
 def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
-    state = _without(state, round_)
+    state = replace(_without(state, round_), slowness=slowness.committed(state.slowness))
     following = round_.place.round + 1
     if following == len(state.script.tensors):
         return replace(state, life=Life.FINISHED, why="all rounds are committed")

@@ -1,19 +1,37 @@
-"""The latest checkpoint that each silo signed of its ledger, and the latest that each other silo cosigned of it.
+"""The checkpoints that silos signed of their ledgers, and the latest that each other silo cosigned of each.
 
-A silo has one ledger. Every method is one transaction, durable when it returns. `cosigning` checks signatures and
-rules.
+A silo has one ledger. Beside its latest checkpoint lie those before, each with the coordinator's own time of receipt
+(`policies.ledger.judging` says how many), and which of its releases are in sums that may have been opened. Every method
+is one transaction, durable when it returns. `cosigning` checks signatures and rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Engine, LargeBinary, MetaData, Row, String, Table, insert, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Row,
+    String,
+    Table,
+    UniqueConstraint,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from coordinator.errors import CoordinatorError
+from policies.ledger.judging import Summed, kept
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
-from protos.messages import MessageError
+from protos.messages import MessageError, Place, Tensor
 
 _metadata = MetaData()
 _stated = Table(
@@ -38,6 +56,27 @@ _cosigned = Table(
     Column("signature", LargeBinary, nullable=False),
 )
 """Keyed by the ledger's silo and by another silo, the signer. The signature of the ledger's silo lies beside it."""
+_received = Table(
+    "received_statements",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("silo", String(63), nullable=False, index=True),
+    Column("at", String(40), nullable=False),
+    Column("statement", LargeBinary, nullable=False),
+    Column("certificate_pem", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+_summed = Table(
+    "summed_releases",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("silo", String(63), nullable=False, index=True),
+    Column("study", String(64), nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("tensor", String(16), nullable=False),
+    UniqueConstraint("silo", "study", "round", "attempt", "tensor"),
+)
 
 
 class DamagedCheckpointError(CoordinatorError):
@@ -58,14 +97,55 @@ class Checkpoints:
         self._engine = engine
         _metadata.create_all(engine)
 
-    def keep(self, silo: str, signed: SignedCheckpoint) -> None:
-        """Store this silo's checkpoint in place of its last one."""
+    def keep(self, silo: str, signed: SignedCheckpoint, received: datetime) -> None:
+        """Store this silo's checkpoint as its last one, and when it came."""
         row = {
             "statement": signed.checkpoint,
             "certificate_pem": signed.certificate_pem,
             "signature": signed.signature,
         }
-        self._put(_stated, silo, silo, row)
+        mine = (_stated.c.silo == silo, _stated.c.signer == silo)
+        with self._engine.begin() as connection:
+            _take_over(connection, silo)
+            connection.execute(insert(_received).values(silo=silo, at=received.isoformat(), **row))
+            if connection.execute(update(_stated).where(*mine).values(row)).rowcount == 0:
+                connection.execute(insert(_stated).values(silo=silo, signer=silo, **row))
+            query = select(_received.c.id, _received.c.at).where(_received.c.silo == silo).order_by(_received.c.id)
+            rows = connection.execute(query).all()
+            stay = kept([_time(one.at) for one in rows])
+            gone = {one.id for one in rows} - {rows[place].id for place in stay}
+            if gone:
+                connection.execute(delete(_received).where(_received.c.id.in_(gone)))
+
+    def history(self, silo: str) -> list[tuple[SignedCheckpoint | DamagedCheckpointError, datetime | None]]:
+        """Return this silo's checkpoints that are remembered, oldest first, each with when it came.
+
+        None for one that an earlier version stored. In the place of one that is damaged stands what is wrong with it.
+        """
+        query = select(_received).where(_received.c.silo == silo).order_by(_received.c.id)
+        with self._engine.begin() as connection:
+            rows = connection.execute(query).all()
+            last = connection.execute(select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)).first()
+        found = [(_signed_in(row), _time(row.at)) for row in rows]
+        if last is not None and all(row.statement != last.statement for row in rows):
+            found.append((_signed_in(last), None))  # an earlier version stored it
+        return found
+
+    def keep_summed(self, place: Place, tensor: Tensor, silos: Iterable[str]) -> None:
+        """Store that releases of these silos are in a sum whose list enough silos have signed. Idempotent."""
+        key = {"study": place.study, "round": place.round, "attempt": place.attempt, "tensor": str(tensor)}
+        mine = [getattr(_summed.c, name) == value for name, value in key.items()]
+        with self._engine.begin() as connection:
+            known = {row.silo for row in connection.execute(select(_summed.c.silo).where(*mine))}
+            fresh = [{"silo": silo, **key} for silo in silos if silo not in known]
+            if fresh:
+                connection.execute(insert(_summed), fresh)
+
+    def summed(self, silo: str) -> list[Summed]:
+        """Return which of this silo's releases are in such sums."""
+        with self._engine.begin() as connection:
+            rows = connection.execute(select(_summed).where(_summed.c.silo == silo)).all()
+        return [Summed(row.study, row.round, row.attempt, row.tensor) for row in rows]
 
     def keep_cosigned(self, silo: str, signer: str, word: CosignedCheckpoint) -> None:
         """Store what this signer cosigned of this ledger in place of the last."""
@@ -104,9 +184,31 @@ class Checkpoints:
                 connection.execute(insert(table).values(silo=silo, signer=signer, **row))
 
 
+def _take_over(connection: Connection, silo: str) -> None:
+    """Remember what an earlier version stored last of a ledger, before it is replaced."""
+    row = connection.execute(select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)).one_or_none()
+    if row is None:
+        return
+    content = {"statement": row.statement, "certificate_pem": row.certificate_pem, "signature": row.signature}
+    mine = (_received.c.silo == silo, _received.c.statement == row.statement)
+    if connection.execute(select(_received.c.id).where(*mine)).first() is None:
+        connection.execute(insert(_received).values(silo=silo, at="", **content))
+
+
+def _time(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
 def _cosigned_in(row: Row[Any]) -> CosignedCheckpoint | DamagedCheckpointError:
     try:
         stated = SignedCheckpoint(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature))
         return CosignedCheckpoint(stated, bytes(row.certificate_pem), bytes(row.signature))
     except MessageError as fault:
         return DamagedCheckpointError(row.silo, row.signer, str(fault))
+
+
+def _signed_in(row: Row[Any]) -> SignedCheckpoint | DamagedCheckpointError:
+    try:
+        return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+    except MessageError as fault:
+        return DamagedCheckpointError(row.silo, row.silo, str(fault))

@@ -31,8 +31,16 @@ class Shortage:
     @property
     def outside(self) -> str:
         """The sentence for silos: it names no file of ours."""
-        what = "something" if self.lack == "other" else self.lack
-        return f"the coordinator's machine lacks {what} now; its operator sees more, so try again later"
+        return f"the coordinator's machine has {_OUTSIDE[self.lack]} now; its operator sees more, so try again later"
+
+
+_OUTSIDE: Final[dict[Lack, str]] = {
+    "files": "no open files left",
+    "memory": "too little memory",
+    "disk": "no usable disk",
+    "database": "no usable database",
+    "other": "a fault",
+}
 
 
 class ShortError(CoordinatorError):

@@ -232,7 +232,7 @@ class Trust:
         holder.require_time(as_of or now or self._began or at)
         if role is not None:
             _require_role(identity, role)
-        self._require_unrevoked(holder, at, past=as_of is not None)
+        self._require_unrevoked(holder, at, now or datetime.now(UTC), past=as_of is not None)
         if as_of is None and holder.shown is not None:
             self.keys.require_newest(holder.shown)
         return identity
@@ -266,6 +266,19 @@ class Trust:
             return None
         links = self.examine(certificate_pem).links()
         dates = [lists.revoked(authority, serial) for authority, serial, _ in links]
+        return min((date for date in dates if date is not None), default=None)
+
+    def stolen(self, certificate_pem: bytes) -> datetime | None:
+        """Return from when on a root says that the certificate counts for nothing; None if no root does.
+
+        The dates of issuing authorities do not count: who has stolen one of their keys must not forgive. Raises
+        `CertificateError` as `examine` does.
+        """
+        lists = self._source().lists
+        if lists is None:
+            return None
+        links = self.examine(certificate_pem).links()
+        dates = [lists.revoked(authority, serial) for authority, serial, _ in links if authority.above is None]
         return min((date for date in dates if date is not None), default=None)
 
     def verify(
@@ -325,7 +338,7 @@ class Trust:
         admission.require_covers(subject, hosts, _key_of(certificate), certificate.not_valid_after_utc)
         return admission, signer
 
-    def _require_unrevoked(self, holder: Holder, at: datetime, *, past: bool) -> None:
+    def _require_unrevoked(self, holder: Holder, at: datetime, now: datetime, *, past: bool) -> None:
         standing = self._source()
         lists = standing.lists
         if lists is None:
@@ -341,7 +354,7 @@ class Trust:
             if date is not None and (not past or date <= at):
                 msg = f"{what} was revoked as of {date:%Y-%m-%d %H:%M} UTC; ask the authority why, and enrol again"
                 raise CertificateError(msg)
-            lists.require_fresh(authority, at)
+            lists.require_fresh(authority, at, now=now)
 
 
 @dataclass(frozen=True)
@@ -351,7 +364,7 @@ class _Own:
     certificate_pem: bytes
     chain_pem: bytes
     ends: datetime
-    admitted_until: datetime | None
+    admission: Admission | None
 
 
 class Credential:
@@ -395,11 +408,16 @@ class Credential:
         if self._key.public_key() != holder.certificate.public_key():
             msg = f"the private key does not belong to the certificate of {identity}; give the key of its request"
             raise CertificateError(msg)
-        admitted_until = None if holder.admission is None else holder.admission[0].expires
-        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admitted_until)
+        admission = None if holder.admission is None else holder.admission[0]
+        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admission)
 
     def _remember(self, certificate_pem: bytes) -> None:
-        """Tell the memory whose it is. Whether the certificate is good, `Trust` says next."""
+        """Tell the memory whose it is. Whether the certificate is good, `Trust` says next.
+
+        Without an issuing authority nobody else's key can be put in a party's place, and there is nothing to remember.
+        """
+        if not self.trust.bundle.issuing:
+            return
         certificate = parse_certificate(certificate_pem)
         value = private_extension(certificate, admissions.OID)
         made = None if value is None else Admission.from_extension(value).made
@@ -464,7 +482,14 @@ class Credential:
     @property
     def admitted_until(self) -> datetime | None:
         """When the root's admission of the party ends, UTC; None if the root itself certified the party."""
-        return self._present().admitted_until
+        admission = self._present().admission
+        return None if admission is None else admission.expires
+
+    @property
+    def named(self) -> bool:
+        """Whether the root has named this party's key, by certifying it or in its admission."""
+        admission = self._present().admission
+        return admission is None or admission.key is not None
 
     def tell_faults(self, tell: Callable[[str], object]) -> None:
         """Have `tell` called with a sentence if a file changes and what it says now cannot be taken."""

@@ -133,7 +133,8 @@ class KnownKeys:
         self._file, self._peers, self._keeps = file, peers, keeps
         self._guard = threading.Lock()
         self._own: tuple[str, str] | None = None
-        self._memory, self._seen = Memory(), None
+        self._memory = Memory()
+        self._seen: Stamp = None
         self._compared: Mapping[str, frozenset[str]] = {}
         self._peers_seen: Stamp = None
         self._began: str | None = None

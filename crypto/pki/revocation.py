@@ -5,7 +5,9 @@ A party keeps the lists of all its authorities in one file, `crls.pem` beside `a
 Guarantees: a list counts only if an authority of the bundle signed it, for all of its certificates, with a number and a
 `nextUpdate`. Several lists of one authority are read together: what one of them revokes is revoked, from the earliest
 date that one of them gives, so an older list never undoes a newer one, and archived lists tell what was revoked when.
-`standing` reads the file anew as soon as it changes.
+A list from the future makes nothing fresh, and none does so for longer than `LONGEST` or `LONGEST_ONLINE`, whatever it
+says: who has stolen a key must not be able to sign one list for a hundred years. `standing` reads the file anew as soon
+as it changes.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -28,6 +30,10 @@ _MAX_BYTES = 1 << 24
 _PEM = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 CLOCK_SKEW = timedelta(minutes=5)
 """How far the clocks of an authority and of a party may differ."""
+LONGEST = timedelta(days=400)
+"""How long a root's list is fresh at most. It is made by hand."""
+LONGEST_ONLINE = timedelta(days=31)
+"""The same of an issuing authority, which makes one every day."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +97,35 @@ class RevocationLists:
         known = {serial: self.revoked(authority, serial) for serial in other.revoked}
         return any(date is None or other.revoked[serial] < date for serial, date in known.items())
 
-    def newest(self, authority: Authority) -> RevocationList | None:
-        """Return the authority's newest list, or None if it has none here."""
-        return next(reversed(self.of.get(authority.fingerprint, ())), None)
+    def newest(self, authority: Authority, at: datetime | None = None) -> RevocationList | None:
+        """Return the authority's newest list, or None if it has none here.
+
+        With `at`, lists that are from the future of that time are passed over.
+        """
+        lists = reversed(self.of.get(authority.fingerprint, ()))
+        return next((one for one in lists if at is None or one.since <= at + CLOCK_SKEW), None)
 
     def revoked(self, authority: Authority, serial: int) -> datetime | None:
         """Return from when on a serial number of the authority counts for nothing; None if it was not revoked."""
         dates = [one.revoked[serial] for one in self.of.get(authority.fingerprint, ()) if serial in one.revoked]
         return min(dates, default=None)
 
-    def require_fresh(self, authority: Authority, at: datetime) -> None:
-        """Raise `CertificateError` unless the authority's newest list was not stale at that time."""
-        newest = self.newest(authority)
+    def require_fresh(self, authority: Authority, at: datetime, *, now: datetime | None = None) -> None:
+        """Raise `CertificateError` unless the authority's newest list was not stale at that time.
+
+        `now` (aware) defaults to the clock. A list from the future makes nothing fresh, though what it revokes counts.
+        """
+        clock = max(at, now or datetime.now(UTC))
+        newest = self.newest(authority, clock) or self.newest(authority)
         mend = "; get the newest list of that authority (`fedward-authority crl`) and put it into crls.pem"
         if newest is None:
             msg = f"there is no revocation list of {authority.kind} {authority.name!r}{mend}"
+            raise CertificateError(msg)
+        if newest.since > clock + CLOCK_SKEW:
+            msg = (
+                f"the revocation list of {authority.kind} {authority.name!r} is from {newest.since:%Y-%m-%d %H:%M} UTC,"
+                f" which is the future; correct this machine's clock, or, if it is right{mend.replace(';', ',')}"
+            )
             raise CertificateError(msg)
         if at > newest.until:
             msg = (
@@ -145,8 +165,8 @@ def joined(offered: bytes, held: bytes, bundle: Bundle) -> bytes:
 
 
 def _in_order(lists: Sequence[RevocationList]) -> tuple[RevocationList, ...]:
-    """Sort by number; the same list read twice counts once."""
-    each = {(one.number, one.since, one.until): one for one in lists}
+    """Sort by number; the same list read twice counts once. Two of one number that differ both count."""
+    each = {(one.number, one.since, one.until, tuple(sorted(one.revoked.items()))): one for one in lists}
     return tuple(each[key] for key in sorted(each))
 
 
@@ -174,7 +194,8 @@ def _read(pem: bytes, bundle: Bundle) -> tuple[list[Authority], RevocationList]:
     if until is None:
         msg = f"of {name!r} does not say when the next one comes; have `fedward-authority crl` make one that does"
         raise CertificateError(msg)
-    return signers, RevocationList(number, since, until, revoked)
+    longest = LONGEST if all(one.above is None for one in signers) else LONGEST_ONLINE
+    return signers, RevocationList(number, since, min(until, since + longest), revoked)
 
 
 def _entries(found: x509.CertificateRevocationList) -> Iterator[tuple[int, datetime]]:

@@ -99,6 +99,28 @@ def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[byte
     return hmac.digest(keys.check, canonical("model", previous, study, *made), "sha256").hex()
 
 
+def content_key(keys: GroupKeys, study: str, round_number: int) -> bytes:
+    """The key, 32 bytes, under which the silos of a roster digest what they hold after a round.
+
+    It goes with the model to silos that were away, which have not the roster's keys, and tells nothing about these.
+    """
+    return derive(keys.check, canonical("content key", study, round_number))
+
+
+def content_digest(key: bytes, study: str, round_number: int, held: Sequence[bytes]) -> str:
+    """HMAC-SHA256 under the content's key over what a silo holds after a round, lowercase hex.
+
+    `held` is the model's keyed digest, the digest of its content, and the domains' noised sizes. The digest commits to
+    key and content together: another key or another content with the same digest is a collision of SHA-256, because all
+    keys have one length. So whoever is given the key by a peer may trust the digest nevertheless. Raises `SealError`
+    for a key of another length.
+    """
+    if len(key) != KEY_BYTES:
+        msg = f"a content's key has {KEY_BYTES} bytes; have the model shared again"
+        raise SealError(msg)
+    return hmac.digest(key, canonical("content", study, round_number, *held), "sha256").hex()
+
+
 def _wrap_key(pair: bytes, dealer: str, member: str) -> bytes:
     return derive(pair, canonical("key wrap", dealer, member))
 

@@ -248,17 +248,18 @@ def _gaussian(precision: float, grid: float) -> Any:
     )
 
 
-def calibrate(study: Study, epsilon: float, *, keep: Collection[str] = ()) -> Study:
+def calibrate(study: Study, epsilon: float, *, keep: Collection[str] = (), repeated: bool = False) -> Study:
     """The study with its noise scaled so that a run without repeated rounds costs at most `epsilon` at its delta.
 
-    One factor scales all training noise (counts, heads, encoder), another the evaluation noise, so that each cohort
-    costs between 99.9 % and 100 % of the target. Noise of the fields in `keep` stays as it is; what they name must cost
+    With `repeated` a run costs at most `epsilon` in which any one round is charged twice. One factor scales all
+    training noise (counts, heads, encoder), another the evaluation noise, so that each cohort costs between 99.9 % and
+    100 % of the target. Noise of the fields in `keep` stays as it is; what they name must cost
     less than the target. Raises `CostError` for a target outside (0, 32], for one that no noise up to 1e6 reaches, and
     for a study without noise.
     """
     require_aim(study, epsilon)
-    training = _factor(study, epsilon, "training", keep)
-    evaluation = _factor(study, epsilon, "evaluation", keep)
+    training = _factor(study, epsilon, "training", keep, repeated=repeated)
+    evaluation = _factor(study, epsilon, "evaluation", keep, repeated=repeated)
     return _scaled(study, training, evaluation, keep)
 
 
@@ -294,7 +295,7 @@ def with_fields(study: Study, fields: Mapping[str, object]) -> Study:
     return study
 
 
-def _factor(study: Study, target: float, cohort: Cohort, keep: Collection[str]) -> float:
+def _factor(study: Study, target: float, cohort: Cohort, keep: Collection[str], *, repeated: bool) -> float:
     """A factor on a cohort's noise with which the cohort costs between 99.9 % and 100 % of `target`.
 
     The search brackets the logarithm of the factor, then interpolates between the logarithms of the epsilons at both
@@ -305,8 +306,14 @@ def _factor(study: Study, target: float, cohort: Cohort, keep: Collection[str]) 
     def cost(log_factor: float) -> float:
         factor = math.exp(log_factor)
         tried = with_fields(study, {field: noise * factor for field, noise in noises.items()})
-        planned = (c for c in plan(tried).costs() if c.cohort == cohort)
-        return _cohort_epsilon(_merge(planned), study.privacy.delta, rounded_up=True)
+        releases = plan(tried)
+        planned = [c for c in releases.costs() if c.cohort == cohort]
+        again = [[c for c in extra if c.cohort == cohort] for extra in releases.repeats()] if repeated else [[]]
+        return max(
+            _cohort_epsilon(_merge([*planned, *extra]), study.privacy.delta, rounded_up=True)
+            for extra in again
+            if extra or not any(again)
+        )
 
     most = math.log((1 - 1e-12) * MAX_NOISE / max(noises.values()))
     high, step = 0.0, 0.25

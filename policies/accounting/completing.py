@@ -1,8 +1,8 @@
 """From a draft to a study: what the draft leaves out, in numbers, at the epsilon that it states.
 
-Guarantees: the study costs at most the draft's epsilon if no round is repeated, by the same plan and accountant as the
-ledger's, and more than 99 % of it in training and, from the held-out patients' own budget, in evaluation. Whatever
-stands in the draft stands in the study.
+Guarantees: the study costs at most the draft's epsilon even if one round is charged twice, whichever it is, by the same
+plan and accountant as the ledger's, and then more than 99 % of it in training and, from the held-out patients' own
+budget, in evaluation. So one lost attempt does not end the study. Whatever stands in the draft stands in the study.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def complete(draft: Draft, origin: Path | str) -> Study:
         raise DocumentError(origin, [f"field min_silos: {refused.text}"]) from None
     released = plan(study).tensor_costs()
     try:
-        noises = scaled(study, draft.privacy.epsilon, study.privacy.delta).fields
+        noises = scaled(study, draft.privacy.epsilon, study.privacy.delta, repeated=True).fields
     except CostError as error:
         raise DocumentError(origin, [f"field privacy.epsilon: {error}"]) from None
     unused = {field for tensor, kind in KINDS.items() if tensor not in released for field in kind.noises}

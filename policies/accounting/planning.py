@@ -7,7 +7,7 @@ the printed figures cost no more than the target. This module reads public const
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +46,8 @@ class Prices:
     """By cohort, training and evaluation. The total is the larger one, because each patient is in one of them only."""
     dearest_round: float
     """Epsilon of the round that costs most by itself."""
+    repeated: float
+    """Epsilon of a run in which the round that adds most is charged once more."""
     several: dict[int, float]
     """By number of hospitals: epsilon for a patient of that many of the study's hospitals (overlap.py)."""
 
@@ -94,6 +96,7 @@ def price(study: Study, delta: float) -> Prices:
         {tensor: accountant.epsilon(own, delta) for tensor, own in planned.tensor_costs().items()},
         {cohort: accountant.epsilon((c for c in costs if c.cohort == cohort), delta) for cohort in COHORTS},
         max(accountant.epsilon(own, delta) for own in rounds),
+        max(accountant.epsilon([*costs, *extra], delta) for extra in planned.repeats()),
         {many: overlap.epsilon([costs] * many, delta) for many in _SEVERAL if many <= len(study.silos)},
     )
 
@@ -153,10 +156,14 @@ def _mu(epsilon: float, delta: float) -> float:
     return low
 
 
-def scaled(study: Study, target: float, delta: float) -> Noises:
-    """All noise, scaled by one factor for training and another for evaluation. Raises what `advise` raises."""
-    found = accountant.calibrate(with_fields(study, {"privacy.delta": delta}), target)
-    return _rounded(study, {field: field_of(found, field) for field in noise_fields(COHORTS, study)}, target, delta)
+def scaled(study: Study, target: float, delta: float, *, repeated: bool = False) -> Noises:
+    """All noise, scaled by one factor for training and another for evaluation. Raises what `advise` raises.
+
+    With `repeated` the target also covers one round that is charged twice, whichever it is.
+    """
+    found = accountant.calibrate(with_fields(study, {"privacy.delta": delta}), target, repeated=repeated)
+    fields = {field: field_of(found, field) for field in noise_fields(COHORTS, study)}
+    return _rounded(study, fields, target, delta, repeated=repeated)
 
 
 def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:
@@ -220,13 +227,13 @@ def _largest(fits: Callable[[int], bool], most: int) -> int | None:
     return low
 
 
-def _rounded(study: Study, fields: dict[str, float], target: float, delta: float) -> Noises:
+def _rounded(study: Study, fields: dict[str, float], target: float, delta: float, *, repeated: bool = False) -> Noises:
     """The noises rounded up to a few digits, so that the printed figures cost no more than those that were found."""
     upward = {field: _up(noise) for field, noise in fields.items()}
-    reached = _epsilon(with_fields(study, upward), delta)
+    reached = _epsilon(with_fields(study, upward), delta, repeated=repeated)
     if reached > target:  # the accountant's grid can make epsilon jump a little
         upward = {field: _up(noise * (1 + _CLOSE)) for field, noise in upward.items()}
-        reached = _epsilon(with_fields(study, upward), delta)
+        reached = _epsilon(with_fields(study, upward), delta, repeated=repeated)
     if reached > target:
         msg = f"no noise was found that costs at most epsilon {target:g} at delta {delta:g}; raise the target a little"
         raise CostError(msg)
@@ -252,6 +259,7 @@ def _up(noise: float) -> float:
     return round(math.ceil(noise / step - 1e-9) * step, max(places, 0))
 
 
-def _epsilon(study: Study, delta: float) -> float:
-    costs: Iterable[Cost] = plan(study).costs()
-    return accountant.epsilon(costs, delta)
+def _epsilon(study: Study, delta: float, *, repeated: bool = False) -> float:
+    planned = plan(study)
+    again: list[list[Cost]] = planned.repeats() if repeated else [[]]
+    return max(accountant.epsilon([*planned.costs(), *extra], delta) for extra in again)

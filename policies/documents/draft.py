@@ -28,7 +28,7 @@ class DraftPrivacy(Closed):
     model_config = ConfigDict(extra="allow")
 
     epsilon: Annotated[float, Field(gt=0, le=MOST_EPSILON)]
-    """What the whole study may cost a patient, if no round is repeated."""
+    """What the whole study may cost a patient, even if one round is charged twice."""
     delta: Annotated[float, Field(ge=1e-12, lt=1e-2)] | None = None
     mode: Literal["local", "distributed"] | None = None
 

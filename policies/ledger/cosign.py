@@ -22,7 +22,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -157,6 +158,8 @@ class Cosignature:
     """PEM of the silo whose ledger it is."""
     stated_signature: bytes
     """The silo's own signature of the same message. Without it, a cosigner could invent the checkpoint."""
+    received: str = field(default="", compare=False)
+    """When the silo heard of it, by its own clock, ISO 8601; empty if an earlier version kept it. Not exported."""
 
     @property
     def content(self) -> dict[str, object]:
@@ -183,6 +186,7 @@ class Cosignature:
                 bytes.fromhex(content["signature"]),
                 content["stated_certificate"].encode("ascii"),
                 bytes.fromhex(content["stated_signature"]),
+                str(content.get("received", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             msg = "a cosignature cannot be read; ask the coordinator or a peer for it again"
@@ -331,17 +335,21 @@ class Cosigned:
         """Return the stored cosignatures; empty if there is no file. Raises `CosignError` if it cannot be read."""
         return read_cosignatures(self._path) if self._path.exists() else ()
 
-    def keep(self, fresh: Iterable[Cosignature]) -> None:
+    def keep(self, fresh: Iterable[Cosignature], replaces: Callable[[Cosignature], bool] = lambda _: False) -> None:
         """Replace older cosignatures of the same signers, durably, all or nothing. Ignore those that are not newer.
+
+        Each is kept with the time at which it came. An older one that `replaces` says does not bind gives way to any.
 
         Raises `LedgerWriteError`, `CosignError`.
         """
-        held = {item.signer: item for item in self.latest()}
+        held, now = {item.signer: item for item in self.latest()}, datetime.now(UTC).isoformat(timespec="seconds")
         for item in fresh:
             old = held.get(item.signer)
-            if old is None or follows(old.checkpoint, item.checkpoint):
-                held[item.signer] = item
-        text = json.dumps([item.content for _, item in sorted(held.items())], indent=1, allow_nan=False)
+            if old is None or replaces(old) or follows(old.checkpoint, item.checkpoint):
+                first = old is not None and old.checkpoint == item.checkpoint
+                held[item.signer] = replace(item, received=old.received if old is not None and first else now)
+        content = [item.content | {"received": item.received} for _, item in sorted(held.items())]
+        text = json.dumps(content, indent=1, allow_nan=False)
         try:
             write_whole(self._path, text.encode())
         except OSError as error:
@@ -365,7 +373,11 @@ def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
     if not isinstance(content, list):
         msg = f"{path.name}: the file is no JSON list of cosignatures; ask the coordinator or a peer again"
         raise CosignError(msg)
-    return tuple(Cosignature.read(item) for item in content)
+    try:
+        return tuple(Cosignature.read(item) for item in content)
+    except CosignError as fault:
+        msg = f"{path}: {fault}; put the newest copy of the file back, or ask the coordinator and the peers again"
+        raise CosignError(msg) from None
 
 
 def follows(old: Checkpoint, new: Checkpoint) -> bool:

@@ -284,7 +284,9 @@ class Ledger:
             self._store.require_usable()
             if not recovery.costs:
                 return self._append(recovery, self._stated)
-            return self._append(recovery, max([self.would_spend(recovery.costs), *(item.epsilon for item in lost)]))
+            # The checkpoints' own figures are not believed: whoever stole a key could state any.
+            priced = [accountant.epsilon(item.totals, self._genesis.delta) for item in lost]
+            return self._append(recovery, max([self.would_spend(recovery.costs), *priced]))
 
     def checkpoint(self, silo: str, known: Iterable[EntryRef] = ()) -> Checkpoint:
         """Return the checkpoint that others must cosign. `known` are heads that were cosigned before."""

@@ -169,6 +169,16 @@ class Plan:
         times = {True: min(1 + renewed, attempts), False: attempts}
         return [release.cost for release in self.round(number) for _ in range(times[release.resendable])]
 
+    def repeats(self) -> list[list[Cost]]:
+        """What a second charged attempt at a round adds, for each kind of round, the cheapest ones included.
+
+        There is always one; it is empty where nothing is drawn again.
+        """
+        kinds: dict[tuple[Cost, ...], None] = {}
+        for releases in self.rounds:
+            kinds.setdefault(tuple(release.cost for release in releases if not release.resendable))
+        return [list(kind) for kind in kinds]
+
     def tensor_costs(self) -> dict[str, list[Cost]]:
         """Costs by tensor of a run in which no round is repeated; tensors stand in the order of their first release."""
         by_tensor: dict[str, list[Cost]] = {}

@@ -33,6 +33,14 @@ class AbortStudyRequest(_message.Message):
     reason: str
     def __init__(self, study: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ForgiveSiloRequest(_message.Message):
+    __slots__ = ("study", "silo")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    silo: str
+    def __init__(self, study: _Optional[str] = ..., silo: _Optional[str] = ...) -> None: ...
+
 class StudyReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -48,16 +56,24 @@ class ListStudiesReply(_message.Message):
     def __init__(self, studies: _Optional[_Iterable[_Union[StudyStatus, _Mapping]]] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
-    __slots__ = ("silo", "state", "why", "last_seen")
+    __slots__ = ("silo", "state", "why", "last_seen", "slow_seconds", "slow_budget", "lost_attempts", "set_aside")
     SILO_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    SLOW_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SLOW_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    LOST_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     silo: str
     state: str
     why: str
     last_seen: float
-    def __init__(self, silo: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., last_seen: _Optional[float] = ...) -> None: ...
+    slow_seconds: float
+    slow_budget: float
+    lost_attempts: int
+    set_aside: bool
+    def __init__(self, silo: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., last_seen: _Optional[float] = ..., slow_seconds: _Optional[float] = ..., slow_budget: _Optional[float] = ..., lost_attempts: _Optional[int] = ..., set_aside: _Optional[bool] = ...) -> None: ...
 
 class PhaseTime(_message.Message):
     __slots__ = ("round", "attempt", "phase", "tensor", "seconds")

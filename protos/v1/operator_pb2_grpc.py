@@ -59,6 +59,11 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
                 _registered_method=True)
+        self.ForgiveSilo = channel.unary_unary(
+                '/fedward.v1.OperatorService/ForgiveSilo',
+                request_serializer=protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+                _registered_method=True)
         self.GetStudyStatus = channel.unary_unary(
                 '/fedward.v1.OperatorService/GetStudyStatus',
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
@@ -110,6 +115,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgiveSilo(self, request, context):
+        """Forgets what waiting for one silo has cost a study, so that it is asked and waited for again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStudyStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -155,6 +167,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
             'ResumeStudy': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeStudy,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
+            ),
+            'ForgiveSilo': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgiveSilo,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
             ),
             'GetStudyStatus': grpc.unary_unary_rpc_method_handler(
@@ -307,6 +324,33 @@ class OperatorService:
             target,
             '/fedward.v1.OperatorService/ResumeStudy',
             protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgiveSilo(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/ForgiveSilo',
+            protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
             options,
             channel_credentials,

@@ -29,6 +29,7 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_RECOUNT: _ClassVar[Task]
     TASK_CHECK: _ClassVar[Task]
     TASK_VOID: _ClassVar[Task]
+    TASK_JUDGE: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
 TASK_DECIDE: Task
@@ -48,6 +49,7 @@ TASK_REVEAL: Task
 TASK_RECOUNT: Task
 TASK_CHECK: Task
 TASK_VOID: Task
+TASK_JUDGE: Task
 
 class JoinRequest(_message.Message):
     __slots__ = ("protocol", "agent_version", "session")
@@ -155,8 +157,18 @@ class Spoilt(_message.Message):
     statements: _containers.RepeatedCompositeFieldContainer[Voider]
     def __init__(self, attempt: _Optional[int] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., names: _Optional[_Iterable[str]] = ..., sum: _Optional[str] = ..., culprit: _Optional[str] = ..., statements: _Optional[_Iterable[_Union[Voider, _Mapping]]] = ...) -> None: ...
 
+class Vouch(_message.Message):
+    __slots__ = ("silo", "certificate_pem", "signature")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    certificate_pem: bytes
+    signature: bytes
+    def __init__(self, silo: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt", "vouches")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +183,7 @@ class Work(_message.Message):
     VOID_FIELD_NUMBER: _ClassVar[int]
     UPLOADS_FIELD_NUMBER: _ClassVar[int]
     SPOILT_FIELD_NUMBER: _ClassVar[int]
+    VOUCHES_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
@@ -185,7 +198,8 @@ class Work(_message.Message):
     void: Void
     uploads: _containers.RepeatedCompositeFieldContainer[Upload]
     spoilt: Spoilt
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ...) -> None: ...
+    vouches: _containers.RepeatedCompositeFieldContainer[Vouch]
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")
@@ -282,7 +296,7 @@ class DownloadChunk(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
-    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit", "evidence")
+    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit", "evidence", "content", "vouch")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -293,6 +307,8 @@ class ConfirmRequest(_message.Message):
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    VOUCH_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     task: Task
     tensor: _common_pb2.Tensor
@@ -303,7 +319,9 @@ class ConfirmRequest(_message.Message):
     signature: bytes
     culprit: str
     evidence: bytes
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., culprit: _Optional[str] = ..., evidence: _Optional[bytes] = ...) -> None: ...
+    content: str
+    vouch: bytes
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., culprit: _Optional[str] = ..., evidence: _Optional[bytes] = ..., content: _Optional[str] = ..., vouch: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmReply(_message.Message):
     __slots__ = ()
@@ -344,14 +362,16 @@ class LatestCountersignaturesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CountersignRequest(_message.Message):
-    __slots__ = ("place", "statement", "hold_seconds")
+    __slots__ = ("place", "statement", "hold_seconds", "evidence")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     statement: SignedStatement
     hold_seconds: float
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+    evidence: Countersignature
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ..., evidence: _Optional[_Union[Countersignature, _Mapping]] = ...) -> None: ...
 
 class CountersignReply(_message.Message):
     __slots__ = ("coordinator", "peer")
@@ -370,7 +390,9 @@ class WitnessRequest(_message.Message):
     def __init__(self, given: _Optional[_Union[Countersignature, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
 
 class WitnessReply(_message.Message):
-    __slots__ = ("statement",)
+    __slots__ = ("statement", "evidence")
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     statement: SignedStatement
-    def __init__(self, statement: _Optional[_Union[SignedStatement, _Mapping]] = ...) -> None: ...
+    evidence: Countersignature
+    def __init__(self, statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., evidence: _Optional[_Union[Countersignature, _Mapping]] = ...) -> None: ...

@@ -62,12 +62,12 @@ def known(
 def _after(study: Study, policy: Policy, state: StateFolder, beginning: str) -> Known:
     from policies.documents.study import read_stored
     from silo_agent.learning.forecast.earlier import known_after
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
 
     if not state.database.is_file():
         msg = f"--after: {state.path} has no state of an agent; name the folder of the agent that took part"
         raise StateError(msg)
-    kept = State(state.path)
+    kept = read_state(state.path)
     try:
         digest, _ = find_study(kept, beginning)
         canonical = kept.canonical(digest)

@@ -20,7 +20,7 @@ from rich.table import Table
 from policies import durable
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
-from policies.errors import ExportError
+from policies.errors import ExportError, LedgerRolledBackError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis
 from policies.ledger.cosign import Cosignature, Cosigned, read_cosignatures, require_head
 from policies.ledger.events import (
@@ -54,7 +54,10 @@ from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from crypto.pki.certificates import Credential
+    from collections.abc import Callable
+
+    from crypto.pki.certificates import Credential, Trust
+    from policies.plan.cost import Cost
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
 
@@ -101,7 +104,7 @@ def ledger_show(
     """Show every entry, what is spent and what is left. A ledger that lost entries is refused, as by `verify`."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
-    _, genesis, entries = _whole_history(StateFolder(settings.state).ledger)
+    _, genesis, entries = _whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
     spent = _spent(genesis, entries)
     if as_json:
         typer.echo(json.dumps(_history(genesis, entries, spent, budget), indent=1, allow_nan=False))
@@ -138,7 +141,7 @@ def ledger_verify(
         return
     settings = AgentConfig.load(config)
     files = StateFolder(settings.state)
-    held, genesis, entries = _whole_history(files.ledger)
+    held, genesis, entries = _whole_history(files.ledger, lambda: _trust(settings))
     debits = sum(isinstance(entry.event, Debit) for entry in entries)
     others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
     witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
@@ -172,14 +175,14 @@ def ledger_export(
     """Write the ledger and its cosignatures for others to read and check, signed with this silo's key."""
     from crypto.pki.certificates import require_data_set
     from silo_agent.oversight.recovery import checked
-    from silo_agent.oversight.signing import SUFFIX, is_vouched, sign_file
+    from silo_agent.oversight.signing import SUFFIX, binding, is_vouched, sign_file
     from silo_agent.oversight.statement_page import statement_page
 
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
     own = credential.identity.name
-    kept = [item for item in Cosigned(path).latest() if item.checkpoint.silo == own]
+    kept = [item for item in binding(credential.trust, Cosigned(path).latest()) if item.checkpoint.silo == own]
     vouched = [item for item in kept if is_vouched(credential.trust, item)]
     held = checked(vouched, credential)
     if len(vouched) < len(kept):
@@ -240,16 +243,19 @@ def ledger_recover(
     """Charge the entries that a ledger lost, signed with this silo's key. Stop the agent first."""
     from silo_agent.gate import open_ledger
     from silo_agent.oversight.recovery import checked, recover
+    from silo_agent.oversight.signing import binding
 
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
     kept = Cosigned(path)
     handed = checked(read_cosignatures(cosigned), credential) if cosigned else []
-    checkpoints = [item.checkpoint for item in (*checked((), credential, kept.latest()), *handed)]
+    known = binding(credential.trust, [*checked((), credential, kept.latest()), *handed])
+    checkpoints = [item.checkpoint for item in known]
     with open_ledger(path, load_policy(settings.policy), credential) as ledger:
         before = ledger.spent()
-        entry = recover(ledger, credential, checkpoints, signed_by, charge_everything=charge_everything)
+        summed = _summed(settings, credential)
+        entry = recover(ledger, credential, checkpoints, signed_by, summed=summed, charge_everything=charge_everything)
     kept.keep(handed)
     typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
 
@@ -271,13 +277,44 @@ def ledger_clear_fault(
         typer.echo(f"entry {entry.sequence}: the faults before it are cleared; {signed_by} answers")
 
 
-def _whole_history(path: Path) -> tuple[tuple[Cosignature, ...], Genesis, tuple[Entry, ...]]:
+def _whole_history(
+    path: Path, trust: Callable[[], Trust]
+) -> tuple[tuple[Cosignature, ...], Genesis, tuple[Entry, ...]]:
     """Read what others cosigned, and the ledger. Raises `LedgerRolledBackError` if the ledger lacks a cosigned head."""
     held = Cosigned(path).latest()  # read first: a running agent may extend the ledger
     genesis, entries = read_history(path)
     for item in held:
-        require_head(genesis, entries, item.checkpoint.head)
+        try:
+            require_head(genesis, entries, item.checkpoint.head)
+        except LedgerRolledBackError:
+            from silo_agent.oversight.signing import binding
+
+            if binding(trust(), [item]):
+                raise
     return held, genesis, entries
+
+
+def _trust(settings: AgentConfig) -> Trust:
+    from crypto.pki.certificates import Trust
+
+    return Trust.load(settings.authority, settings.crls)
+
+
+def _summed(settings: AgentConfig, credential: Credential) -> tuple[Cost, ...]:
+    """What this silo's releases cost that are in lists which it has signed, as far as its state remembers."""
+    from policies.ledger.judging import cost_of
+    from silo_agent.protocol.known_studies import KnownStudies
+    from silo_agent.storage.state import State
+
+    if not StateFolder(settings.state).database.is_file():
+        return ()
+    state, silo = State(settings.state), credential.identity.name
+    try:
+        known = KnownStudies(state)
+        running, over = known.studies_of(silo)
+        return cost_of([*running, *over], known.summed(silo))
+    finally:
+        state.close()
 
 
 def _stamp(signature: Path, settings: AgentConfig, credential: Credential) -> None:

@@ -90,11 +90,11 @@ def evaluate(
     with and why, and its own models less the shared one on held-out patients, with paired 95 % intervals.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
 
     settings = AgentConfig.load(config)
     cohorts = cohorts_of(settings)
-    state = State(settings.state)
+    state = read_state(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
     evaluation = evaluate_models(
@@ -141,11 +141,11 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
     cannot.
     """
     from silo_agent.models.fairness import report
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
 
     settings = AgentConfig.load(config)
     cohorts = cohorts_of(settings)
-    state = State(settings.state)
+    state = read_state(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
     found = report(state.study_folder(digest), committed, cohorts, personal_kept=removed is None)
@@ -272,10 +272,10 @@ def export(
 # --- inside -----------------------------------------------------------------------------------------------------------
 def model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
     """Return the model file of the study's last finished round, and the device that the configuration names."""
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
 
     settings = AgentConfig.load(config)
-    state = State(settings.state)
+    state = read_state(settings.state)
     digest, committed = find_study(state, study)
     files = state.files.study(digest)
     path = files.personal if personal else files.model(committed)
@@ -292,11 +292,11 @@ def model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
 def _picked(config: Path, study: str, path: Path, asked: str | None) -> Picked:
     """The model at `path` if it was asked for by name, else the one that this hospital chose beside it."""
     from silo_agent.models.chosen import by_name, chosen
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
 
     if asked in {"shared", "personal"}:
         return by_name(path, personal=asked == "personal")
-    state = State(AgentConfig.load(config).state)
+    state = read_state(AgentConfig.load(config).state)
     digest, committed = find_study(state, study)
     return chosen(state.files.study(digest), committed, state.removed(digest))
 

@@ -87,14 +87,14 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     from silo_agent.storage.approvals import approvals
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.offered import offered
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
     from silo_agent.storage.warned import kept
 
     settings = AgentConfig.load(config)
     folder, known = settings.state, []
     _warn_of_certificate(settings)
     if StateFolder(folder).database.is_file():
-        state = State(folder)
+        state = read_state(folder)
         try:
             known = known_studies(state)
         finally:

@@ -48,6 +48,8 @@ class Standing:
     after: float
     budget: float
     refused: Refused | None
+    again: Refused | None = None
+    """Why the hospital would refuse the rest of the study once a round is repeated; None if it takes it, too."""
 
     @property
     def left(self) -> float:
@@ -189,25 +191,33 @@ def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Standing
         draws = {(tensor, event.round): cost for tensor, cost in event.costs.items()}
         repeated += [cost for draw, cost in draws.items() if draw in planned]
         planned |= set(draws)
-    silo, refusal = subject_of(parse_certificate(certificate)).identity.name, None
-    try:
-        decide(
-            policy,
-            study,
-            silo=silo,
-            roster_size=None,
-            spent_costs=[*others, *repeated],
-            round=0,
-            attempt=1,
-            charged_attempts=0,
-            study_spent=repeated,
-            ledger_day=max((entry.day for entry in entries), default=None),
-        )
-    except Refused as refused:
-        refusal = refused
+
+    silo = subject_of(parse_certificate(certificate)).identity.name
+
+    def refuses(more: list[Cost]) -> Refused | None:
+        try:
+            decide(
+                policy,
+                study,
+                silo=silo,
+                roster_size=None,
+                spent_costs=[*others, *more],
+                round=0,
+                attempt=1,
+                charged_attempts=0,
+                study_spent=more,
+                ledger_day=max((entry.day for entry in entries), default=None),
+            )
+        except Refused as refused:
+            return refused
+        return None
+
+    refusal = refuses(repeated)
+    every = (refuses([*repeated, *extra]) for extra in plan_of(study).repeats()) if refusal is None else ()
+    again = next((refused for refused in every if refused is not None), None)
     before = accountant.epsilon(spent, genesis.delta)
     after = max(before, accountant.epsilon([*others, *repeated, *plan_of(study).costs()], genesis.delta))
-    return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal)
+    return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal, again)
 
 
 def _objections(policy: Policy | None, study: Study, advice: Advice | None) -> dict[str, Refused | None]:
@@ -234,6 +244,7 @@ def show_prices(study: Study, prices: Prices, standing: Standing | None) -> None
         table.add_row(f"{cohort} patients, together", _shown(together))
     table.add_row("dearest round", _shown(prices.dearest_round))
     table.add_row("the study", _shown(prices.total))
+    table.add_row("the study with one round repeated", _shown(prices.repeated))
     for hospitals, bound in prices.several.items():
         table.add_row(f"a patient of {hospitals} of its hospitals", _shown(bound))
     Console(markup=False, emoji=False).print(table)
@@ -244,6 +255,8 @@ def show_prices(study: Study, prices: Prices, standing: Standing | None) -> None
             "The policy would take it." if standing.refused is None else f"The policy refuses{listed(standing.refused)}"
         )
         typer.echo(taken)
+        if standing.again is not None:
+            typer.echo(f"After one repeated round it would refuse the rest{listed(standing.again)}")
         typer.echo(
             f"Spent before {_shown(standing.spent)}, after {_shown(standing.after)} of {_shown(standing.budget)},"
             f" left {_shown(standing.left)}."
@@ -305,6 +318,7 @@ def document_of(
         "alone": {tensor: _number(alone) for tensor, alone in prices.alone.items()},
         "cohorts": {cohort: _number(together) for cohort, together in prices.cohorts.items()},
         "dearest_round": _number(prices.dearest_round),
+        "one_round_repeated": _number(prices.repeated),
         "memory_mib": _mib(study),
         "patient_of_hospitals": {str(many): _number(bound) for many, bound in prices.several.items()},
     }
@@ -314,6 +328,7 @@ def document_of(
             "taken": refused is None,
             "reason": None if refused is None else refused.reason,
             "why": None if refused is None else refused.text,
+            "why_after_one_repeated_round": None if standing.again is None else standing.again.text,
             "spent": _number(standing.spent),
             "after": _number(standing.after),
             "budget": _number(standing.budget),

@@ -149,8 +149,9 @@ def _write(
         raise drafting.FaultyAnswersError(list(drafting.by_option(error))) if by_option else error from None
     prices = planning.price(study, study.privacy.delta)
     costs = ", ".join(f"{cohort} {cost:.4g}" for cohort, cost in prices.cohorts.items())
-    price = f"at most epsilon {draft.privacy.epsilon:g} at delta {study.privacy.delta:g} ({costs} patients)"
-    text = write_study(study, head=[f"{by}: costs {price}, if no round is repeated."], notes=units)
+    price = f"at most epsilon {draft.privacy.epsilon:g} at delta {study.privacy.delta:g}, one repeated round included"
+    price += f" (without one: {costs} patients)"
+    text = write_study(study, head=[f"{by}: costs {price}."], notes=units)
     try:
         durable.write_new(out, text.encode())
     except FileExistsError:

@@ -57,11 +57,14 @@ class Done:
     tensor: Tensor | None
     participants: tuple[str, ...] = ()
     survivors: tuple[str, ...] = ()
+    actor: str = ""
+    """Whose note it was about, if another silo may make one of the kind in this attempt."""
 
     @classmethod
     def of(cls, work: Work) -> Self:
         """Return the record of `work` as done."""
-        return cls(work.task, work.tensor, work.participants, work.survivors)
+        actor = work.actor if work.task in _OF_ONE_NOTE else ""
+        return cls(work.task, work.tensor, work.participants, work.survivors, actor)
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,11 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
     (Stage.GREETED, Task.TAKE): Stage.KEYED,
     (Stage.SEATED, Task.SHARE): Stage.SEATED,
     (Stage.SEATED, Task.CATCH_UP): Stage.SEATED,
+    (Stage.SEATED, Task.JUDGE): Stage.SEATED,
     (Stage.SEATED, Task.EXCHANGE): Stage.SHARED,
     (Stage.KEYED, Task.SHARE): Stage.KEYED,
     (Stage.KEYED, Task.CATCH_UP): Stage.KEYED,
+    (Stage.KEYED, Task.JUDGE): Stage.KEYED,
     (Stage.KEYED, Task.EXCHANGE): Stage.SHARED,
     (Stage.SHARED, Task.CHECK): Stage.SHARED,
     (Stage.SHARED, Task.CONTRIBUTE): Stage.SENT,
@@ -121,8 +126,10 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
 }
 """The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster. Who has
 refused a sum has left the attempt, and adds its uploads again."""
-_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.EXCHANGE, Task.CHECK, Task.CONTRIBUTE})
-_NEED_MODEL = frozenset({Task.SHARE, Task.EXCHANGE, Task.CONTRIBUTE})
+_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.JUDGE, Task.EXCHANGE, Task.CHECK, Task.CONTRIBUTE})
+_NEED_MODEL = frozenset({Task.SHARE, Task.JUDGE, Task.EXCHANGE, Task.CONTRIBUTE})
+_OF_ONE_NOTE = frozenset({Task.CATCH_UP, Task.JUDGE})
+"""Tasks about one silo's note, which are asked again if another silo makes one."""
 _ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT})
 _AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN, Task.RECOUNT})
 

@@ -96,8 +96,8 @@ def find(files: StateFolder, digest: str) -> SharedModel | None:
 def _may_be(digests: Path, digest: str) -> bool:
     """Whether a model can have this digest, by the file beside it. Models are large, and a study has many."""
     try:
-        _, content = digests.read_text().split()
-    except (OSError, ValueError):
+        content = digests.read_text(encoding="ascii").split()[1]
+    except (OSError, ValueError, IndexError):
         return True
     return content == digest
 

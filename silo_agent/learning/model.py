@@ -276,8 +276,11 @@ class SharedModel:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a model. Raises `ModelFileError`, also if there is no file."""
-        return cls.from_bytes(files.read(path))
+        """Read a model. Raises `ModelFileError`, also if there is no file, and if it is not the one that was kept."""
+        with files.naming(path):
+            model = cls.from_bytes(files.read(path))
+        files.require_kept(path, model.digest)
+        return model
 
 
 def _tensors(study: Study) -> tuple[str, ...]:

@@ -197,7 +197,8 @@ class PersonalModel:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a model. Raises `ModelFileError`, also if there is no file."""
-        return cls.from_bytes(files.read(path))
+        with files.naming(path):
+            return cls.from_bytes(files.read(path))
 
 
 def train_round(

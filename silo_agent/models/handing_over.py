@@ -20,7 +20,7 @@ from policies.errors import ExportError
 from policies.refusals import Reason, Refused
 from silo_agent.errors import SiloError
 from silo_agent.learning.beginning import require_sound
-from silo_agent.learning.files import read
+from silo_agent.learning.files import naming, read, require_kept
 from silo_agent.learning.model import SharedModel
 from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of, vouched
 from silo_agent.storage.durable import write_whole
@@ -46,8 +46,10 @@ def hand_over(
     if not policy.hand_over:
         msg = f"policy.hand_over is false; {policy.contact} decides whether models may be handed over"
         raise Refused(Reason.HAND_OVER, msg)
-    content = read(path)
-    model, file = SharedModel.from_bytes(content), out / MODEL
+    content, file = read(path), out / MODEL
+    with naming(path):
+        model = SharedModel.from_bytes(content)
+    require_kept(path, model.digest)
     if model.round != model.study.rounds:
         msg = (
             f"study {model.study.name} stands at round {model.round} of {model.study.rounds}; only the model after its"
@@ -81,7 +83,8 @@ def take(
     """
     model_file = folder / MODEL
     content = read(model_file)
-    model = SharedModel.from_bytes(content)
+    with naming(model_file):
+        model = SharedModel.from_bytes(content)
     require_sound(model, files)
     agreed, faults = set[str](), list[str]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):

@@ -8,6 +8,7 @@ Anybody with the authority's public certificate can check it, also after the sig
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -150,6 +151,27 @@ def held_by(trust: Trust, item: Cosignature) -> Cosignature:
         )
     except UnknownAuthorityError:
         return item
+
+
+def binding(trust: Trust, held: Iterable[Cosignature]) -> tuple[Cosignature, ...]:
+    """Those of the cosignatures that this silo kept which still bind its ledger.
+
+    A head that somebody stated under this silo's key, and that this silo heard of after the time from which the root
+    revoked that key as stolen, is not the silo's own. What others remember of the ledger, they judge themselves.
+    """
+    return tuple(item for item in held if not _is_stolen(trust, item))
+
+
+def _is_stolen(trust: Trust, item: Cosignature) -> bool:
+    try:
+        stolen = trust.stolen(item.stated_certificate)
+    except CertificateError:  # of a root that authority.pem holds no more: nobody can say that it was stolen
+        return False
+    try:
+        heard = datetime.fromisoformat(item.received or item.checkpoint.at)
+    except ValueError:
+        return False
+    return stolen is not None and heard >= stolen
 
 
 def is_vouched(trust: Trust, item: Cosignature) -> bool:

@@ -2,8 +2,8 @@
 
 The peer sends them as a sealed note, which the coordinator passes on without being able to read it. Guarantees that
 this silo accepts only a model of this study, after the round that the offer builds on, and within the bounds that the
-study's rounds keep. This module does not check that the other silos hold the same model. Two things show that: the note
-is sealed, and every silo checks the next solved heads against the sums of its own model (`learner.adopt`).
+study's rounds keep. The peer alone chooses what stands in the note, so `Current.content` must be what enough others
+have signed (`crypto.secagg.holding`); `tasks` counts them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from crypto.secagg.packages import content_digest
+from crypto.stream import KEY_BYTES
 from policies.documents.study import Study
 from silo_agent.errors import SiloError
 from silo_agent.learning.errors import ModelFileError
@@ -32,11 +36,19 @@ class Current:
     model: SharedModel
     digest: str
     counts: tuple[float, ...]
+    key: bytes = field(repr=False)
+    """The content's key, 32 bytes (`packages.content_key`)."""
+
+    @property
+    def content(self) -> str:
+        """The keyed digest of all of it, which silos sign. Raises `SealError` for a key of another length."""
+        held = [bytes.fromhex(self.digest), bytes.fromhex(self.model.digest), np.array(self.counts, "<f8").tobytes()]
+        return content_digest(self.key, self.model.study.digest, self.model.round, held)
 
 
 def pack(current: Current) -> bytes:
-    """One line of JSON (digest, counts), then the model as safetensors."""
-    head = json.dumps({"digest": current.digest, "counts": current.counts})
+    """One line of JSON (digest, counts, key), then the model as safetensors."""
+    head = json.dumps({"digest": current.digest, "counts": current.counts, "key": current.key.hex()})
     return head.encode() + b"\n" + current.model.to_bytes()
 
 
@@ -49,10 +61,13 @@ def unpack(study: Study, round_number: int, blob: bytes, begun: SharedModel | No
     try:
         content = json.loads(head)
         digest, counts = content["digest"], tuple(float(count) for count in content["counts"])
-        model = SharedModel.from_bytes(body)
+        key, model = bytes.fromhex(content["key"]), SharedModel.from_bytes(body)
     except (ValueError, KeyError, TypeError, OverflowError, ModelFileError):
         msg = "the note cannot be read; the silo that shared it must run the same version of FedWard"
         raise CatchUpError(msg) from None
+    if len(key) != KEY_BYTES:
+        msg = f"the note has a content's key of {len(key)} bytes instead of {KEY_BYTES}"
+        raise CatchUpError(msg)
     if model.study.digest != study.digest or model.round != round_number or _DIGEST.fullmatch(digest) is None:
         msg = f"the note does not hold the study's model after round {round_number}"
         raise CatchUpError(msg)
@@ -67,4 +82,4 @@ def unpack(study: Study, round_number: int, blob: bytes, begun: SharedModel | No
     except ModelFileError as error:
         msg = f"the note was refused: {error}; ask the silo that shared it where its model comes from"
         raise CatchUpError(msg) from None
-    return Current(model, digest, counts)
+    return Current(model, digest, counts, key)

@@ -23,7 +23,7 @@ from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from protos import codec
 from protos.bounds import sentence
-from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import (
     MAX_MESSAGE,
@@ -239,26 +239,28 @@ class Client:
 
         return self._patiently(fetch)
 
-    def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
+    def cosign(self, place: Place, stated: SignedCheckpoint, evidence: CosignedCheckpoint | None = None) -> Cosigned:
         """Have the ledger cosigned for a charged attempt; waits up to `WITNESS_SECONDS` for another silo.
 
+        `evidence` is the coordinator's own signature on an earlier checkpoint, in case it has forgotten that one.
         Raises `WentBackRefused` if the coordinator remembers an entry of the ledger that the checkpoint lacks.
         """
         request = silo_pb2.CountersignRequest(
             place=codec.place_to_wire(place),
             statement=codec.checkpoint_to_wire(stated),
             hold_seconds=WITNESS_SECONDS,
+            evidence=None if evidence is None else codec.cosignature_to_wire(evidence),
         )
         reply: silo_pb2.CountersignReply = self._held(lambda: self._calls.Countersign, request)
         return codec.cosigned_from_wire(reply)
 
-    def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
+    def witness(self, given: CosignedCheckpoint | None) -> Handed | None:
         """Hand in a cosigned checkpoint, then wait for another silo's checkpoint. Returns None if none came."""
         request = silo_pb2.WitnessRequest(
             given=None if given is None else codec.cosignature_to_wire(given), hold_seconds=HOLD_SECONDS
         )
         reply: silo_pb2.WitnessReply = self._held(lambda: self._calls.Witness, request)
-        return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
+        return codec.handed_from_wire(reply)
 
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
         """A checkpoint with this silo's signature."""

@@ -49,16 +49,23 @@ class Cosigning:
         Raises `CallRefused` if the attempt is over, `LedgerRolledBackError`, `CosignError`.
         """
         try:
-            found = self._client.cosign(place, self._signed())
+            found = self._client.cosign(place, self._signed(), self._evidence())
         except WentBackRefused:
             # The coordinator remembers an entry that this silo did not know to be cosigned. `remember` fetches the
             # cosignature, so the next checkpoint names that entry among its anchors and the coordinator accepts it.
             self.remember()
-            found = self._client.cosign(place, self._signed())
+            found = self._client.cosign(place, self._signed(), self._evidence())
         if found.peer is None:
             # A peer that knows another history of this ledger does not sign; what it holds says so.
             self.remember()
         return [item for item in map(_usable, (found.coordinator, found.peer)) if item is not None]
+
+    def _evidence(self) -> CosignedCheckpoint | None:
+        item = self._gate.evidence
+        if item is None:
+            return None
+        stated = SignedCheckpoint(item.checkpoint.message, item.stated_certificate, item.stated_signature)
+        return CosignedCheckpoint(stated, item.certificate, item.signature)
 
     def _signed(self) -> SignedCheckpoint:
         fresh = self._gate.checkpoint()

@@ -18,6 +18,7 @@ from crypto.errors import RecoveryRefused, SealError
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
+from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys, deal, take
 from crypto.secagg.sealing import Sealer
@@ -34,7 +35,7 @@ from crypto.secagg.unmasking import (
 )
 from crypto.secagg.voids import Void
 from crypto.stream import KEY_BYTES
-from protos.messages import Member, Place
+from protos.messages import Member, Place, Vouch
 from protos.messages import Void as HandedVoid
 from silo_agent.protocol.key_store import Dealt, KeyStore, Met, Shared
 
@@ -75,7 +76,12 @@ class Membership:
         This silo's certificate may be older in it than now, if it was renewed since.
         """
         if self.own not in (replace(one, certificate_pem=self.own.certificate_pem) for one in self.members):
-            msg = "the roster does not hold this silo's own key; the coordinator's roster cannot be trusted"
+            msg = "the roster does not hold this silo's own key, nor its name; begin a new attempt"
+            if self.own.silo in {one.silo for one in self.members}:
+                msg = (
+                    "the roster holds another key than this silo has now: its stored keys were lost since it took its"
+                    " seat (its log then names the file), or the coordinator has changed them; begin a new attempt"
+                )
             raise SealError(msg)
         roster = Roster(
             self._study,
@@ -230,6 +236,12 @@ class Membership:
         """The silos of the study that have signed exactly this promise."""
         signatures = {one.silo: one.signature for one in handed.promises}
         return void.signed_by(silos, dict(zip(signatures, handed.certificates, strict=True)), signatures, self._trust)
+
+    def holders(self, holding: Holding, silos: Sequence[str], vouches: Sequence[Vouch]) -> tuple[str, ...]:
+        """The other silos of the study that have signed exactly that they hold this."""
+        others = [name for name in silos if name != self.me]
+        certificates = {one.silo: one.certificate_pem for one in vouches}
+        return holding.signed_by(others, certificates, {one.silo: one.signature for one in vouches}, self._trust)
 
     # --- inside ---------------------------------------------------------------------------------------------------
     def _require_met(self) -> Met:

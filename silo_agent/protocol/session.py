@@ -43,7 +43,11 @@ def session_name(folder: Path, credential: Credential, entropy: Entropy) -> str:
     path, vault = StateFolder(folder).session, Vault(credential, "session", entropy)
     try:
         return vault.open(path.read_bytes()).hex()
-    except (OSError, SealError):
+    except (FileNotFoundError, SealError) as fault:
+        gone = isinstance(fault, FileNotFoundError)
+        if not gone or any(StudyFolder(one.path).keys.exists() for one in StateFolder(folder).studies()):
+            why = "is gone" if gone else "was sealed by another key, or was changed"
+            log.warning("a new name is made; the rounds that are under way begin again", file=str(path), why=why)
         name = entropy.bytes(_SESSION_BYTES)
         write_whole(path, vault.seal(name))
         return name.hex()
@@ -87,7 +91,10 @@ class Session:
                 ephemeral = EphemeralKey.restore(credential, study, stored.ephemeral)
                 return cls(study, credential, entropy, keep, ephemeral=ephemeral, stored=stored)
             except (SealError, DaciteError, ValueError) as fault:
-                log.warning("stored keys are not usable; new ones are made", study=study[:12], why=_kind(fault))
+                mend = "check the disk; the round that is under way begins again with the new keys"
+                log.warning(
+                    "stored keys are not usable; new ones are made", file=str(path), why=_kind(fault), mend=mend
+                )
         return cls(study, credential, entropy, keep)
 
     @staticmethod

@@ -14,39 +14,40 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
-from crypto.errors import FrameError, OpeningRefused, RecoveryRefused, RosterRefused
+from crypto.errors import CryptoError, FrameError, OpeningRefused, RecoveryRefused, RosterRefused
 from crypto.rings.rings import ring_of
-from crypto.secagg.packages import model_digest, open_note, seal_note
+from crypto.secagg.holding import FalseNote, Holding
+from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
 from crypto.secagg.voids import Void
-from policies.documents.study import Study
-from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
-from protos.messages import COMPLAINED, SUM, Confirm, Note, Publication, Task, Tensor
+from protos.messages import COMPLAINED, FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
 from silo_agent.learning.contributions.counts import noised_counts
-from silo_agent.learning.errors import ModelFileError, SolutionError, SumError
+from silo_agent.learning.errors import SolutionError, SumError
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol import publishing
 from silo_agent.protocol.attempt import Attempt
-from silo_agent.protocol.catching_up import Current, pack, unpack
+from silo_agent.protocol.catching_up import CatchUpError, Current, pack, unpack
 from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
+from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.recounting import recount, statement
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import LocalFileError, ShortageError
 from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Refusal
 from silo_agent.storage.state import State
 
+log = structlog.get_logger()
 _NOTES = {
     Task.GREET: Note.GREETING,
     Task.DEAL: Note.KEYS,
@@ -74,6 +75,7 @@ class Tasks:
         cosigning: Cosigning,
     ) -> None:
         self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
+        self.models = KeptModels(state.files)
         self._mail, self._cosigning = Mail(client, state, metrics), cosigning
         self._performs: Mapping[Task, Callable[[Attempt], None]] = {
             Task.VOID: self._void,
@@ -82,6 +84,7 @@ class Tasks:
             Task.TAKE: self._take,
             Task.SHARE: self._share,
             Task.CATCH_UP: self._catch_up,
+            Task.JUDGE: self._judge,
             Task.EXCHANGE: self._exchange,
             Task.CHECK: self._check,
             Task.CONTRIBUTE: self._contribute,
@@ -148,16 +151,32 @@ class Tasks:
         self._gate.decide(attempt.study, attempt.place, roster_size=len(attempt.work.roster))
 
     def _share(self, attempt: Attempt) -> None:
-        running = attempt.running
-        counts = tuple(float(count) for count in noised_counts(self._state.study_folder(attempt.place.study)))
-        self._seal_note(attempt, Note.MODEL, pack(Current(running.model, running.digest, counts)))
+        self._seal_note(attempt, Note.MODEL, pack(self.models.current(attempt.study, attempt.place.round - 1)))
 
     def _catch_up(self, attempt: Attempt) -> None:
-        plain, place, running = self._open_note(attempt, Note.MODEL), attempt.place, attempt.running
-        current = unpack(attempt.study, place.round - 1, plain, attempt.running.begun)
+        place, running, current = attempt.place, attempt.running, self._shown(attempt)
+        _require_vouched(attempt, current)
         write_checked(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
-        self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
+        self.models.keep(current)
         running.model, running.digest = current.model, current.digest
+
+    def _judge(self, attempt: Attempt) -> None:
+        """Say, once and durably, whether the model that a peer has shared is the one that this silo holds."""
+        held = self.models.current(attempt.study, attempt.place.round - 1)
+        try:
+            same = self._shown(attempt).content == held.content
+        except (CryptoError, CatchUpError) as fault:
+            log.warning("a peer's model cannot be read", silo=attempt.work.actor, why=str(fault))
+            same = False
+        write_whole(self._verdict(attempt), b"right" if same else b"false")
+
+    def _shown(self, attempt: Attempt) -> Current:
+        """What a peer has shared. Raises `CryptoError`, `CatchUpError`."""
+        plain = self._open_note(attempt, Note.MODEL)
+        return unpack(attempt.study, attempt.place.round - 1, plain, attempt.running.begun)
+
+    def _verdict(self, attempt: Attempt) -> Path:
+        return self._state.note_path(attempt.place, f"verdict-{attempt.work.actor}")
 
     # --- mask and seal --------------------------------------------------------------------------------------------
     def _exchange(self, attempt: Attempt) -> None:
@@ -317,27 +336,6 @@ class Tasks:
         self._keep_last(attempt)
 
     # --- files ----------------------------------------------------------------------------------------------------
-    def model_path(self, study: str, round_number: int) -> Path:
-        """The path of a finished round's model."""
-        return self._state.files.study(study).model(round_number)
-
-    def keep_candidate(self, study: str, round_number: int, model: SharedModel, digest: str) -> None:
-        """Store the model of a finished round with its keyed digest."""
-        files = self._state.files.study(study)
-        write_whole(files.model_digests(round_number), f"{digest} {model.digest}".encode())
-        model.save(files.model(round_number))
-
-    def forget_steps(self, study: Study, committed: int) -> None:
-        """Remove the models of sealed steps before the committed round, on which every attempt sits.
-
-        Those of rounds that sum heads stay: they are few, and predictions for unknown domains read the last pooled one.
-        """
-        files = self._state.files.study(study.digest)
-        for number in files.model_rounds():
-            if 0 < number < committed and shapes.sealed_step(study, number) is not None:
-                files.model(number).unlink(missing_ok=True)
-                files.model_digests(number).unlink(missing_ok=True)
-
     def _keep_last(self, attempt: Attempt) -> None:
         """Store the model after a round's last tensor, before the coordinator hears that the round is finished.
 
@@ -346,35 +344,11 @@ class Tasks:
         running, place = attempt.running, attempt.place
         solved = running.total is None
         if solved and attempt.tensor == attempt.tensors[-1] and place.round <= attempt.study.rounds:
-            self.keep_candidate(place.study, place.round, running.model, running.digest)
+            key = content_key(attempt.membership.keys, place.study, place.round)
+            self.models.keep(Current(running.model, running.digest, self._counts(place.study), key))
 
-    def held(self, study: Study, round_number: int) -> tuple[SharedModel, str] | None:
-        """The model of a finished round with its keyed digest.
-
-        None if its files, or the domains' sizes, are missing or were changed.
-        """
-        files = self._state.files.study(study.digest)
-        try:
-            self.require_counts(study)
-            with own_files():
-                digest, content = files.model_digests(round_number).read_text().split()
-            model = SharedModel.load(files.model(round_number))
-        except ShortageError:
-            raise
-        except (OSError, ValueError, ModelFileError, LocalFileError):
-            return None
-        return (model, digest) if model.digest == content else None
-
-    def require_counts(self, study: Study) -> None:
-        """Raise `LocalFileError` if the domains' noised sizes are missing or were changed."""
-        path = self._state.files.study(study.digest).counts
-        try:
-            counts = noised_counts(self._state.study_folder(study.digest))
-        except (ValueError, TypeError):
-            counts = np.zeros(0)
-        if counts.shape != (len(study.data.domains),) or not np.isfinite(counts).all():
-            msg = f"{path} is damaged; the next round takes a peer's, or restore it from a backup of the state folder"
-            raise LocalFileError(msg)
+    def _counts(self, study: str) -> tuple[float, ...]:
+        return tuple(float(count) for count in noised_counts(self._state.study_folder(study)))
 
     # --- notes ----------------------------------------------------------------------------------------------------
     def _keep_note(self, attempt: Attempt, note: Note, content: bytes) -> None:
@@ -407,6 +381,8 @@ class Tasks:
             spoilt = statement(attempt, self._refused(attempt))
             signature = self._client.sign(spoilt.to_sign())
             return Confirm(place, Task.RECOUNT, work.tensor, signature=signature, culprit=spoilt.culprit)
+        if work.task is Task.JUDGE:
+            return self._judgement(attempt)
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
@@ -414,7 +390,39 @@ class Tasks:
                 publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
-        return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)
+        content, vouch = self._vouch(attempt)
+        return Confirm(
+            place,
+            work.task,
+            tensor,
+            model=digest,
+            publication=publication,
+            signature=signature,
+            content=content,
+            vouch=vouch,
+        )
+
+    def _judgement(self, attempt: Attempt) -> Confirm:
+        place, actor = attempt.place, attempt.work.actor
+        with own_files():
+            right = self._verdict(attempt).read_bytes() == b"right"
+        if right:
+            return Confirm(place, Task.JUDGE)
+        shared = next(part.sha256 for part in attempt.work.parts if part.kind == Note.MODEL)
+        false = FalseNote(place.study, place.round, place.attempt, actor, shared)
+        why = f"{actor} has shared another model than this silo holds"
+        return Confirm(
+            place, Task.JUDGE, dispute=FALSE_MODEL, explanation=why, signature=self._client.sign(false.to_sign())
+        )
+
+    def _vouch(self, attempt: Attempt) -> tuple[str, bytes]:
+        """What this silo holds, if the task was the last of a round or it has caught up, and its signature on it."""
+        finished, place = attempt.running.turn.finished, attempt.place
+        caught_up = attempt.work.task is Task.CATCH_UP
+        if not caught_up and (finished != place.round or place.round > attempt.study.rounds):
+            return "", b""
+        holding = Holding(place.study, finished, self.models.current(attempt.study, finished).content)
+        return holding.content, self._client.sign(holding.to_sign())
 
     def _bundles(self, attempt: Attempt) -> dict[str, Bundle]:
         """The participants' shares for this attempt, read and checked once."""
@@ -447,6 +455,19 @@ def _require_enough(attempt: Attempt, names: tuple[str, ...], what: str) -> None
             " begin a new attempt"
         )
         raise RosterRefused(msg)
+
+
+def _require_vouched(attempt: Attempt, current: Current) -> None:
+    """Raise `CatchUpError` unless t + 1 other silos of the study have signed that they hold this content."""
+    study, handed = attempt.study, attempt.work.vouches
+    holding = Holding(study.digest, current.model.round, current.content)
+    signers, needed = attempt.membership.holders(holding, study.silos, handed), study.privacy.colluders + 1
+    if len(signers) < needed:
+        msg = (
+            f"{len(signers)} other silos have signed the model that {attempt.work.actor} shared, but {needed} must"
+            " have; another silo must share it"
+        )
+        raise CatchUpError(msg)
 
 
 def _require_whole(attempt: Attempt, names: tuple[str, ...]) -> None:

@@ -1,27 +1,45 @@
 """Cosigns other silos' ledgers, so that no silo can replace its ledger by an older copy without being noticed.
 
 Guarantees: this silo signs a checkpoint only if the ledger's own silo signed it, and only for the data set in that
-silo's certificate. It first keeps the checkpoint durably as the latest one of that ledger. It never signs a checkpoint
-that goes back behind the latest one (`policies.ledger.cosign.advance`); instead it answers with the latest one, signed.
-From that answer the other silo learns that its ledger is an older copy. A separate thread cosigns, so that no silo
-waits for another silo's training.
+silo's certificate. It first keeps the checkpoint durably as the latest one of that ledger, with its own time of
+receipt. It never signs a checkpoint that goes back behind the latest one that binds (`policies.ledger.cosign.advance`);
+instead it answers with that one, signed. From that answer the other silo learns that its ledger is an older copy. It
+signs no charges that neither a study of its own nor the coordinator's earlier signature explains, and after a key was
+revoked as stolen it forgives no release of a sum of its own studies (`policies.ledger.judging`). A separate thread
+cosigns, so that no silo waits for another silo's training.
 
 Left to others: the coordinator passes the checkpoints on. It can withhold a checkpoint, but it cannot forge one.
 """
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from dacite import DaciteError
 
+from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential, require_data_set
 from crypto.pki.identity import Role
+from policies.documents.study import Study
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint, advance
+from policies.ledger.judging import (
+    Seen,
+    Summed,
+    chargeable,
+    cost_of,
+    kept,
+    require_explained,
+    require_summed,
+    standing,
+)
+from policies.plan.cost import Cost
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from silo_agent.protocol.client import Client, Stopped
@@ -29,24 +47,44 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
 
 log = structlog.get_logger()
+History = list[tuple[SignedCheckpoint, datetime | None]]
 PAUSE_SECONDS: Final = 1.0
 """Pause after a checkpoint that could not be cosigned."""
+
+
+class Studies(Protocol):
+    """The studies that this silo knows."""
+
+    def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
+        """Return those of this silo that invite another one: those that run, and those that have ended."""
+
+    def summed(self, silo: str) -> Iterable[Summed]:
+        """Return that silo's releases which are in sums whose lists this silo has signed."""
 
 
 class Witness:
     """This silo's memory of other silos' ledgers."""
 
-    def __init__(self, state: Path, credential: Credential) -> None:
-        """`state` is the agent's folder."""
-        self._files, self._credential = StateFolder(state), credential
-        self._trust = credential.trust
+    def __init__(
+        self,
+        state: Path,
+        credential: Credential,
+        studies: Studies | None = None,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`state` is the agent's folder. Without `studies` no charge is asked to be explained."""
+        self._files, self._credential, self._studies = StateFolder(state), credential, studies
+        self._trust, self._today = credential.trust, today
 
-    def cosign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
-        """Keep the checkpoint and sign it. If it goes back, sign and return the latest one instead.
+    def cosign(self, stated: SignedCheckpoint, evidence: CosignedCheckpoint | None = None) -> CosignedCheckpoint:
+        """Keep the checkpoint and sign it. If it goes back, sign and return the latest one that binds instead.
+
+        `evidence` is the coordinator's signature on an earlier checkpoint of the same ledger.
 
         Nothing is signed if one of these is raised. `CryptoError`: the silo did not sign the checkpoint, or is not
         certified for its data set. `CosignError`: the bytes are not a checkpoint, it is this silo's own, it has another
-        data set than before, or the kept one cannot be read. OSError: the checkpoint cannot be kept.
+        data set than before, it has charges that nothing explains, or the kept ones cannot be read. OSError: the
+        checkpoint cannot be kept.
         """
         signer = self._trust.verify(stated.certificate_pem, stated.checkpoint, stated.signature, role=Role.SILO)
         checkpoint = Checkpoint.parse(stated.checkpoint)
@@ -54,19 +92,93 @@ class Witness:
             msg = f"{signer} cannot ask this silo to cosign the ledger of {checkpoint.silo}"
             raise CosignError(msg)
         require_data_set(stated.certificate_pem, checkpoint.data_set)
-        path = self._path(checkpoint)
-        last = _kept(path)
+        history = self._history(checkpoint.silo)
+        latest = history[-1][0] if history else None
+        last = self._standing(history)
+        stood = None if last is None else Checkpoint.parse(last.checkpoint)
         try:
-            advance(None if last is None else Checkpoint.parse(last.checkpoint), checkpoint)
+            advance(stood, checkpoint)
         except LedgerRolledBackError as fault:
             log.warning("another silo's ledger went back", silo=checkpoint.silo, why=str(fault))
             return self._sign(stated if last is None else last)
+        self._judge(checkpoint, stood, [one for one, _ in history], evidence, forgiven=last != latest)
         if last is None or last.checkpoint != stated.checkpoint:
-            write_whole(path, record.dump(stated).encode())
+            self._keep(checkpoint.silo, [*history, (stated, self._today())])
         return self._sign(stated)
 
-    def _path(self, checkpoint: Checkpoint) -> Path:
-        return self._files.witnessed(checkpoint.silo)
+    def _judge(
+        self,
+        offered: Checkpoint,
+        last: Checkpoint | None,
+        known: list[SignedCheckpoint],
+        evidence: CosignedCheckpoint | None,
+        *,
+        forgiven: bool,
+    ) -> None:
+        """Raise `CosignError` if nothing explains what the ledger was charged, or if it lacks what is in sums."""
+        if self._studies is None:
+            return
+        running, ended = self._studies.studies_of(offered.silo)
+        summed: tuple[Cost, ...] = ()
+        if forgiven:
+            summed = cost_of([*running, *ended], self._studies.summed(offered.silo))
+            require_summed(offered, summed)
+        if last is not None:
+            require_explained(
+                offered,
+                last,
+                chargeable=[*chargeable(running, ended), *summed],  # a recovery may have charged them again
+                evidence=[] if evidence is None else self._coordinators(offered, evidence),
+                known=[Checkpoint.parse(one.checkpoint) for one in known],
+            )
+
+    def _coordinators(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
+        """An earlier checkpoint of the same ledger, if the coordinator has signed it. Raises `CryptoError`."""
+        stated = evidence.stated
+        self._trust.verify(evidence.certificate_pem, stated.checkpoint, evidence.signature, role=Role.COORDINATOR)
+        found = Checkpoint.parse(stated.checkpoint)
+        return [found] if (found.silo, found.data_set) == (offered.silo, offered.data_set) else []
+
+    def _standing(self, history: History) -> SignedCheckpoint | None:
+        """The latest checkpoint that binds: what came under a key after it was stolen does not."""
+        seen = [Seen(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
+        last = standing(seen)
+        return None if last is None else history[seen.index(last)][0]
+
+    def _stolen(self, stated: SignedCheckpoint) -> datetime | None:
+        try:
+            return self._trust.stolen(stated.certificate_pem)
+        except CertificateError:  # of a root that authority.pem holds no more: nobody can say that it was stolen
+            return None
+
+    def _history(self, silo: str) -> History:
+        """What this silo has cosigned, oldest first, with when it came; None for what version 0.6 kept.
+
+        Raises `CosignError` if it cannot be read.
+        """
+        path = self._files.witnessed_before(silo)
+        latest = _kept(self._files.witnessed(silo))
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            found: History = [
+                (record.load(SignedCheckpoint, json.dumps(one["stated"])), _time(one["at"])) for one in [*content[:]]
+            ]
+        except FileNotFoundError:
+            found = []
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, DaciteError):
+            raise _unreadable(path) from None
+        if latest is not None and all(one.checkpoint != latest.checkpoint for one, _ in found):
+            found.append((latest, None))
+        return found
+
+    def _keep(self, silo: str, history: History) -> None:
+        """Keep them durably, the latest in a file of its own, as version 0.6 did."""
+        stay = [history[place] for place in kept([at for _, at in history])]
+        content = [
+            {"at": "" if at is None else at.isoformat(), "stated": json.loads(record.dump(one))} for one, at in stay
+        ]
+        write_whole(self._files.witnessed_before(silo), json.dumps(content).encode())
+        write_whole(self._files.witnessed(silo), record.dump(stay[-1][0]).encode())
 
     def _sign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
         credential = self._credential
@@ -93,10 +205,10 @@ class Witnessing:
         said = ""
         while not self._stop.is_set():
             try:
-                stated = self._client.witness(given)
+                handed = self._client.witness(given)
                 given = None
-                if stated is not None:
-                    given = self._witness.cosign(stated)
+                if handed is not None:
+                    given = self._witness.cosign(handed.stated, handed.evidence)
             except Stopped:
                 return
             except Exception as fault:  # noqa: BLE001  # whatever was handed out, the next one is cosigned
@@ -115,8 +227,15 @@ def _kept(path: Path) -> SignedCheckpoint | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, AttributeError, DaciteError):
-        msg = (
-            f"{path.parent.name}/{path.name}: the latest cosigned checkpoint cannot be read; put the newest copy of the"
-            " agent's state folder back"
-        )
-        raise CosignError(msg) from None
+        raise _unreadable(path) from None
+
+
+def _unreadable(path: Path) -> CosignError:
+    return CosignError(
+        f"{path.parent.name}/{path.name}: the latest cosigned checkpoint cannot be read; put the newest copy of the"
+        " agent's state folder back"
+    )
+
+
+def _time(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

@@ -24,7 +24,7 @@ _said = Table(
     "said",
     _metadata,
     Column("study", String(64), primary_key=True),
-    Column("count", Integer, nullable=False),
+    Column("words", Integer, nullable=False),
     Column("barred", Integer, nullable=False),
 )
 """How often the silo has bound itself in a study, and the last round in which it takes no part; -1 for none."""
@@ -73,14 +73,14 @@ class Anchored:
             yield connection
             count, barred = self._known(connection, place.study)
             connection.execute(delete(_said).where(_said.c.study == place.study))
-            connection.execute(insert(_said).values(study=place.study, count=count + 1, barred=barred))
+            connection.execute(insert(_said).values(study=place.study, words=count + 1, barred=barred))
         if self._anchors is not None:
             self._anchors.raise_to(place.study, Anchor(place.round, count + 1))
 
     def _known(self, connection: Connection, study: str) -> tuple[int, int]:
         """The count from which this silo goes on, and the last round that is barred."""
-        row = connection.execute(select(_said.c.count, _said.c.barred).where(_said.c.study == study)).first()
-        count, barred = (0, -1) if row is None else (int(row.count), int(row.barred))
+        row = connection.execute(select(_said.c.words, _said.c.barred).where(_said.c.study == study)).first()
+        count, barred = (0, -1) if row is None else (int(row.words), int(row.barred))
         anchor = Anchor() if self._anchors is None else self._anchors.of(study)
         if anchor.said > count:
             return anchor.said, max(barred, anchor.round)

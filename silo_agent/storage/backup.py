@@ -4,9 +4,10 @@ Guarantees: a backup holds the ledger, the shared and personal models, results, 
 holds no key, no rows, no noised integers of a silo alone and no digest of them, and nothing sealed under a key but the
 list of who has withdrawn. The agent may run while it is made. A restore never puts an older ledger in the place of a
 newer one, loses no entry that others are known to have cosigned, and brings back nobody who has withdrawn, by the
-backup or by the folder that is there. It ends every study that was not over: what the silo has drawn or signed in it
-since the backup is unknown, and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A
-restore that fails or is cut off leaves the folder that was there, or none; the agent does not start without a ledger.
+backup or by the folder that is there. It forgets no key that another party was met with. It ends every study that was
+not over: what the silo has drawn or signed in it since the backup is unknown, and nothing is drawn twice for one charge
+(docs/design/threat-model.md, "Invariants"). A restore that fails or is cut off leaves the folder that was there, or
+none; the agent does not start without a ledger.
 
 Left to others: who may read the file (it holds models as private as the records), and the charge for entries that the
 backup does not have (`fedward-silo ledger recover`).
@@ -33,10 +34,13 @@ from urllib.parse import quote
 from dacite import Config, DaciteError, from_dict
 
 from crypto.entropy import SystemEntropy
+from crypto.errors import CertificateError
+from crypto.pki import known_keys
 from crypto.pki.at_rest import Holder
 from policies.errors import LedgerError
+from policies.ledger.anchors import Anchor, Anchors
 from policies.ledger.cosign import Cosigned
-from policies.ledger.ledger import read_history
+from policies.ledger.ledger import read_history, read_ledger
 from policies.ledger.lock import WriterLock
 from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
@@ -140,6 +144,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callabl
             raise BackupError(msg)
         _require_newest(StateFolder(fresh), there)
         _keep_withdrawals(StateFolder(fresh), there, key)
+        _keep_known_keys(StateFolder(fresh), there)
         ended = _end_studies(fresh, day)
         _give_to_owner(fresh, state if state.exists() else state.parent)
         aside = None
@@ -206,8 +211,20 @@ def _keep_withdrawals(fresh: StateFolder, there: StateFolder, key: Callable[[], 
             raise BackupError(msg) from None
 
 
+def _keep_known_keys(fresh: StateFolder, there: StateFolder) -> None:
+    """Who was met since the backup stays known. A memory that is damaged is what a backup is for."""
+    if not there.known_keys.exists():
+        return
+    if not fresh.known_keys.exists():
+        write_whole(fresh.known_keys, there.known_keys.read_bytes())
+        return
+    with contextlib.suppress(CertificateError):
+        known_keys.add(fresh.known_keys, known_keys.read_memory(there.known_keys))
+
+
 def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     if not StateFolder(fresh).database.exists():
+        _begin_without_state(fresh)
         return ()
     _blanked(StateFolder(fresh).database)  # a backup of an earlier version may hold plain digests
     state = State(fresh)
@@ -221,6 +238,17 @@ def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     return tuple(running)
 
 
+def _begin_without_state(fresh: Path) -> None:
+    """Make an empty database. Every round that was charged counts as one in which the silo has said what is lost."""
+    State(fresh).close()
+    last: dict[str, int] = {}
+    ledger = StateFolder(fresh).ledger
+    for entry in read_ledger(ledger)[1]:
+        last[entry.debit.study] = max(entry.debit.round, last.get(entry.debit.study, 0))
+    for study, number in last.items():
+        Anchors(ledger).raise_to(study, Anchor(number, 1))
+
+
 def _unpack(backup: Path, fresh: Path) -> Manifest:
     """Unpack a backup and compare every file with its manifest, which comes last."""
     hashes: dict[str, str] = {}
@@ -231,7 +259,8 @@ def _unpack(backup: Path, fresh: Path) -> Manifest:
                 # A sparse file of a few bytes could fill the disk.
                 plain = member.isfile() and not member.issparse() and StateFolder.backed_up(member.name)
                 file, path = archive.extractfile(member) if plain else None, PurePosixPath(member.name)
-                if file is None or path.is_absolute() or ".." in path.parts or member.name in hashes:
+                twice = member.name in hashes or (member.name == _MANIFEST and bool(content))
+                if file is None or path.is_absolute() or ".." in path.parts or twice:
                     msg = f"{backup.name}: {member.name!r} does not belong into a backup; take another one"
                     raise BackupError(msg)
                 if member.name == _MANIFEST:

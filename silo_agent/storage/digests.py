@@ -33,6 +33,11 @@ class Digests:
         """The digests of the folder that has this secret (`secret.open_secret`)."""
         return cls(derive(secret, canonical("state digests")))
 
+    @property
+    def folder(self) -> str:
+        """Names the folder whose secret this is, and tells nothing of it."""
+        return hmac.new(self.key, canonical("folder"), hashlib.sha256).hexdigest()
+
     def keyed(self, kind: Kind, plain: str) -> str:
         """The keyed digest of content whose plain digest is `plain`: 64 digits, lowercase hex."""
         return hmac.new(self.key, canonical("digest", kind, plain), hashlib.sha256).hexdigest()

@@ -11,6 +11,7 @@
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
+    witnessed/SILO.received                those before, each with when it came
     models/DIGEST.safetensors              models that were handed over by the silos of another study
     studies/STUDY/                         models, results and secrets of a study (`StudyFolder`)
     outbox/STUDY/LABEL.sealed              the bytes that were sealed under a label
@@ -31,6 +32,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from crypto.pki.known_keys import MEMORY_FILE
 from protos.messages import Place
 
 _COUNTS: Final = "counts.json"
@@ -227,7 +229,7 @@ class StateFolder:
     @property
     def known_keys(self) -> Path:
         """Which keys other parties have."""
-        return self.path / "known-keys.jsonl"
+        return self.path / MEMORY_FILE
 
     @property
     def secret(self) -> Path:
@@ -282,6 +284,10 @@ class StateFolder:
     def witnessed(self, silo: str) -> Path:
         """The latest checkpoint of another silo's ledger."""
         return self.path / "witnessed" / f"{silo}.json"
+
+    def witnessed_before(self, silo: str) -> Path:
+        """The checkpoints of another silo's ledger before that one, with their times of receipt."""
+        return self.path / "witnessed" / f"{silo}.received"
 
     def imported(self, digest: str) -> Path:
         """A shared model that was handed over."""

@@ -110,6 +110,19 @@ class Promises:
             names, bound = _read(connection, place, tensor)
         return names if _binds(names, bound) else ()
 
+    def lists_of(self, silo: str) -> list[tuple[Place, Tensor]]:
+        """The sums whose lists this silo has signed and that name `silo`, of all rounds; none that were voided."""
+        with self._engine.begin() as connection:
+            rows = connection.execute(select(_survivors)).all()
+            found = []
+            for row in rows:
+                place = Place(row.study, row.round, 1)
+                names, bound = _read(connection, place, Tensor(row.tensor))
+                if silo in names and _binds(names, bound):
+                    attempt = max(1, bound.signed, bound.revealed)
+                    found.append((replace(place, attempt=attempt), Tensor(row.tensor)))
+        return found
+
     def sign(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
         """Record the survivors that this silo is about to sign. The same again changes nothing.
 

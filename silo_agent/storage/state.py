@@ -17,8 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Final
 
 import numpy as np
 import structlog
@@ -41,7 +40,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
@@ -54,7 +53,7 @@ from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Promises, key_sums
 
-_KEYED = 1
+KEYED: Final = 1
 """`PRAGMA user_version` of a database whose digests are keyed. That of 0.6 and of a backup's copy is 0."""
 _PIECE = 1 << 16
 """Number of integers of a release that are written at once."""
@@ -101,6 +100,13 @@ _endings = Table(
     Column("removed", String(10), nullable=False),
 )
 """Days are written as YYYY-MM-DD, and empty for none."""
+_folder = Table(
+    "folder",
+    _metadata,
+    Column("name", String(16), primary_key=True),
+    Column("value", String(64), nullable=False),
+)
+"""What belongs to the folder as a whole: which secret it rests on, and how many people had withdrawn."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,17 +168,30 @@ class State:
 
     def _said(self, context: ExceptionContext) -> None:
         """Say in a sentence why the database cannot be used. Raises `StateFileError`."""
-        if isinstance(context.sqlalchemy_exception, OperationalError):
+        if isinstance(context.sqlalchemy_exception, DatabaseError) and not isinstance(
+            context.sqlalchemy_exception, IntegrityError
+        ):
             free = shutil.disk_usage(self.folder).free
             msg = (
                 f"{self.files.database} cannot be used ({context.original_exception}); {free} bytes are free there;"
-                " make room on the disk, or fix the file's owner, and start again"
+                " make room on the disk, or fix the file's owner, and start again; if it is damaged, put it or a backup"
+                " back (fedward-silo restore)"
             )
             raise StateFileError(msg) from None
 
     def close(self) -> None:
         """Close the database."""
         self._engine.dispose()
+
+    def withdrawals(self) -> int:
+        """How many people had withdrawn when an agent started last."""
+        with self._transaction() as connection:
+            return int(_value(connection, "withdrawn") or 0)
+
+    def keep_withdrawals(self, names: int) -> None:
+        """Remember how many people have withdrawn."""
+        with self._transaction() as connection:
+            _set(connection, "withdrawn", str(names))
 
     # --- studies ------------------------------------------------------------------------------------------------
     def study_folder(self, study: str) -> Path:
@@ -366,7 +385,14 @@ class State:
         A file that is not as it was stored fits no digest from then on, as it fitted none before.
         """
         with self._transaction() as connection:
-            if connection.exec_driver_sql("PRAGMA user_version").scalar_one() == _KEYED:
+            if connection.exec_driver_sql("PRAGMA user_version").scalar_one() == KEYED:
+                if _value(connection, "secret") != digests.folder:
+                    msg = (
+                        f"{self.files.database} belongs to another state folder than {self.files.secret.name}; put back"
+                        " the one that lay beside it, or put back a backup, which ends the studies that run"
+                        " (fedward-silo restore)"
+                    )
+                    raise StateFileError(msg)
                 return
             for row in connection.execute(select(_releases)).all():
                 home = self.files.study(row.study)
@@ -378,18 +404,13 @@ class State:
                 stored = _as_keyed(digests, "sealed", row.sha256, boxes.get(row.label))
                 connection.execute(update(_sealed).where(_sealed.c.label == row.label).values(sha256=stored))
             key_sums(connection, digests)
-            connection.exec_driver_sql(f"PRAGMA user_version = {_KEYED}")
+            _set(connection, "secret", digests.folder)
+            connection.exec_driver_sql(f"PRAGMA user_version = {KEYED}")
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
             yield connection
-
-
-def is_keyed(database: Path) -> bool:
-    """Whether the database rests on the folder's secret. Raises `sqlite3.Error` if it cannot be read."""
-    with closing(sqlite3.connect(f"file:{quote(str(database.absolute()))}?mode=ro", uri=True)) as connection:
-        return bool(connection.execute("PRAGMA user_version").fetchone()[0] == _KEYED)
 
 
 def blank(database: Path) -> None:
@@ -403,10 +424,21 @@ def blank(database: Path) -> None:
         for table in ("releases", "sealed", "sums"):
             if table in there:
                 connection.execute(f"UPDATE {table} SET sha256 = ?", (NEVER,))  # noqa: S608  # a name from above
-        if "attempts" in there:
-            connection.execute("DELETE FROM attempts")
+        for table in ("attempts", "folder"):
+            if table in there:
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608  # a name from above
         connection.execute("PRAGMA user_version = 0")
         connection.execute("VACUUM")
+
+
+def _value(connection: Connection, name: str) -> str | None:
+    row = connection.execute(select(_folder.c.value).where(_folder.c.name == name)).first()
+    return None if row is None else str(row.value)
+
+
+def _set(connection: Connection, name: str, value: str) -> None:
+    connection.execute(delete(_folder).where(_folder.c.name == name))
+    connection.execute(insert(_folder).values(name=name, value=value))
 
 
 def _as_keyed(digests: Digests, kind: Kind, plain: str, path: Path | None) -> str:

@@ -1,20 +1,29 @@
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from coordinator.cosigning import PATIENCE_SECONDS, Cosigning, _Asked
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.store import Store
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
+from policies.accounting import totals
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import Checkpoint, checkpoint
 from policies.ledger.events import Debit, EntryRef
+from policies.ledger.judging import cost_of
 from policies.plan.cost import Cost
+from policies.plan.release import plan
+from protos.messages import Place, Tensor
 from support.certificates import data_set_of, load, make_authority
 from support.cosigners import signed, witnessed
+from support.studies import tiny_study
+from support.thefts import Consortium, charged, extended, head_of, stated
 
 AT = "2026-01-31T08:00:00+00:00"
 NAMES = ("north", "south", "west")
@@ -58,7 +67,8 @@ class Desk:
         return self.hubs.state(silo, stated, peers, 0)
 
     def witness(self, silo, given=None):
-        return self.hubs.witness(silo, given, 0)
+        handed = self.hubs.witness(silo, given, 0)
+        return None if handed is None else handed.stated
 
     def words(self, silo, stated):
         """The silo's cosignature."""
@@ -308,7 +318,7 @@ def test_who_waits_is_woken(desk):
     peer.start()
     waiting.start()
     peer.join(300)
-    assert handed == [stated]
+    assert [one.stated for one in handed] == [stated]
     desk.witness("south", desk.words("south", stated))
     waiting.join(300)
     assert desk.signer(found[0].peer) == "fedward://silo/south"
@@ -326,3 +336,223 @@ def test_the_end_lets_everybody_go(desk):
     for call in calls:
         call.join(300)
         assert not call.is_alive()
+
+
+# --- a database that is damaged ---------------------------------------------------------------------------------------
+DAMAGES = {
+    "cut": lambda content: content[: len(content) // 2],
+    "a flipped digit": lambda content: content.replace(b"2026", b"2025", 1),
+    "empty": lambda _: b"",
+    "no checkpoint": lambda _: b"\xff\x00 not json",
+}
+
+
+def damage(desk, table, damage):
+    with desk.stores[-1].engine.begin() as connection:
+        for row in connection.execute(text(f"SELECT silo, signer, statement FROM {table}")).all():  # noqa: S608  # ours
+            connection.execute(
+                text(f"UPDATE {table} SET statement = :s WHERE silo = :a AND signer = :b"),  # noqa: S608  # ours
+                {"s": damage(bytes(row.statement)), "a": row.silo, "b": row.signer},
+            )
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_checkpoint_is_told_once_and_the_next_takes_its_place(desk, kind):
+    first, second = desk.stated(1), desk.stated(2)
+    desk.state(first)
+    desk.witness("south", desk.words("south", first))
+    damage(desk, "statements", DAMAGES[kind])
+    with capture_logs() as said:
+        known = desk.hubs.latest("north")
+        desk.hubs.latest("north")
+        assert desk.state(second).coordinator.stated == second
+    assert [one.stated for one in known] == [first], "what a peer cosigned is there"
+    lines = [line for line in said if line["event"] == "a stored checkpoint is damaged"]
+    assert len(lines) == 1
+    assert "ledger of north" in lines[0]["why"]
+    assert desk.hubs.latest("north")[0].stated == second
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_cosignature_does_not_hide_the_others(desk, kind):
+    first = desk.stated(1)
+    desk.state(first)
+    desk.witness("south", desk.words("south", first))
+    damage(desk, "countersigned_statements", DAMAGES[kind])
+    with capture_logs() as said:
+        desk.witness("west", desk.words("west", first))
+        known = desk.hubs.latest("north")
+        desk.hubs.latest("north")
+    assert [one.stated for one in known] == [first, first]
+    assert len([line for line in said if "that south signed is damaged" in line.get("why", "")]) == 1
+    desk.witness("south", desk.words("south", first))
+    assert len(desk.hubs.latest("north")) == 3, "it takes the place of the damaged one"
+
+
+def test_a_certificate_that_counts_no_more_says_nothing_of_damage(desk, monkeypatch):
+    """Else a renewal or a revocation would have the coordinator forget how far a ledger had come."""
+    first, second = desk.stated(1), desk.stated(2)
+    desk.state(second)
+
+    def refuse(*_, **__):
+        msg = "revoked"
+        raise CertificateError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("coordinator.cosigning.signer_at", refuse)
+        with pytest.raises(LedgerRolledBackError):
+            desk.state(first)
+
+
+# --- a stolen key -------------------------------------------------------------------------------------------------
+STUDY = tiny_study()
+MADE_UP = Debit("f" * 64, "p", 9, 1, {"heads": Cost("training", 1.0, 0.5, 7)})
+D = datetime.now(UTC) - timedelta(hours=2)
+"""When north's key was stolen."""
+
+
+class Robbed:
+    """A coordinator that runs a study with north, whose key is stolen."""
+
+    def __init__(self, folder):
+        self.parties = Consortium(folder)
+        self.store = Store.in_folder(folder)
+        self.checkpoints = Checkpoints(self.store.engine)
+        self.running, self.ended, self.now = [STUDY], [], D - timedelta(hours=1)
+        self.restart(self.parties.trust)
+
+    def studies_of(self, silo):
+        return (self.running, self.ended) if silo in STUDY.silos else ([], [])
+
+    def restart(self, trust):
+        self.hubs = Cosigning(self.checkpoints, self.parties.hub, trust, studies=self, today=lambda: self.now)
+
+    def state(self, credential, entries, evidence=None):
+        found = self.hubs.state("north", stated(credential, entries), ("south",), 0, evidence=evidence)
+        return found.coordinator
+
+    def heads(self):
+        return [Checkpoint.parse(one.stated.checkpoint).head for one in self.hubs.latest("north")]
+
+    def revoke(self, since=D):
+        """The root revokes the key; north enrols a new one, and goes on with it."""
+        self.restart(self.parties.revoke(since))
+        self.now = datetime.now(UTC)
+        return self.parties.renewed()
+
+
+@pytest.fixture
+def robbed(tmp_path):
+    made = Robbed(tmp_path)
+    yield made
+    made.store.engine.dispose()
+
+
+def test_charges_of_no_study_of_the_silo_are_not_cosigned_and_not_remembered(robbed):
+    ledger = charged(STUDY, [0])
+    robbed.state(robbed.parties.old, ledger)
+    with pytest.raises(CosignError, match="what no study with this silo that is known here can have charged"):
+        robbed.state(robbed.parties.old, extended([MADE_UP], ledger))
+    robbed.state(robbed.parties.old, charged(STUDY, [1], ledger))
+    robbed.running = []
+    with pytest.raises(CosignError, match="what no study"):
+        robbed.state(robbed.parties.old, charged(STUDY, [1, 2], ledger))
+
+
+def test_a_head_that_a_thief_made_up_binds_nobody_once_the_root_has_dated_the_theft(robbed):
+    """It claims no charge that the running study could not have made, and yet the true ledger lacks it."""
+    ledger = charged(STUDY, [0])
+    robbed.state(robbed.parties.old, ledger)
+    robbed.now = D + timedelta(minutes=5)
+    made_up = charged(STUDY, [1, 2], ledger)
+    robbed.state(robbed.parties.old, made_up)
+    true = charged(STUDY, [1], ledger, attempt=2)
+    with pytest.raises(LedgerRolledBackError):
+        robbed.state(robbed.parties.old, true)
+    new = robbed.revoke()
+    assert robbed.heads() == [head_of(ledger).head], "it is told no more"
+    robbed.state(new, true)
+    assert robbed.heads() == [head_of(true).head]
+    robbed.state(new, charged(STUDY, [2], true))
+
+
+def test_what_another_silo_cosigned_of_the_made_up_head_is_told_no_more(robbed):
+    robbed.state(robbed.parties.old, charged(STUDY, [0]))
+    robbed.now = D + timedelta(minutes=5)
+    made_up = stated(robbed.parties.old, charged(STUDY, [0, 1]))
+    robbed.hubs.state("north", made_up, ("south",), 0)
+    robbed.hubs.witness("south", witnessed(made_up, robbed.parties.south), 0)
+    assert len(robbed.heads()) == 2
+    robbed.revoke()
+    assert robbed.heads() == [head_of(charged(STUDY, [0])).head]
+
+
+@pytest.mark.parametrize("since", [D - timedelta(days=300), D - timedelta(minutes=61)])
+def test_a_hospital_that_claims_a_theft_refills_nothing_that_is_in_a_sum(robbed, since):
+    """It says "as of last year" and puts back last year's ledger, or one that is a round old."""
+    ledger = charged(STUDY, [0, 1, 2])
+    for number in range(3):
+        robbed.state(robbed.parties.old, ledger[: number + 1])
+        for tensor in plan(STUDY).tensors(number):
+            robbed.checkpoints.keep_summed(Place(STUDY.digest, number, 1), Tensor(tensor), ("north", "south", "west"))
+    new = robbed.revoke(since)
+    for older in ([], ledger[:1], ledger[:2]):
+        with pytest.raises(CosignError, match="a stolen key forgives only what is in no sum"):
+            robbed.state(new, older)
+    robbed.state(new, ledger)
+    with pytest.raises(LedgerRolledBackError):
+        robbed.state(new, ledger[:2])
+
+
+def test_a_theft_before_everything_that_is_remembered_leaves_only_the_lists(robbed):
+    robbed.state(robbed.parties.old, charged(STUDY, [0]))
+    robbed.checkpoints.keep_summed(Place(STUDY.digest, 0, 1), Tensor.COUNTS, ("north", "south"))
+    new = robbed.revoke(D - timedelta(days=300))
+    assert robbed.heads() == []
+    with pytest.raises(CosignError, match="in no sum"):
+        robbed.state(new, [])
+    robbed.state(new, charged(STUDY, [0]))
+
+
+def test_a_coordinator_that_was_put_back_believes_its_own_later_signature(robbed):
+    """Its database knows nothing of a study that was created since."""
+    ledger = charged(STUDY, [0])
+    robbed.state(robbed.parties.old, ledger)
+    later = extended([MADE_UP], ledger)
+    evidence = witnessed(stated(robbed.parties.old, later), robbed.parties.hub)
+    on = charged(STUDY, [1], later)
+    for worthless in (None, witnessed(stated(robbed.parties.old, later), robbed.parties.south)):
+        with pytest.raises(CosignError, match="what no study"):
+            robbed.state(robbed.parties.old, on, worthless)
+    robbed.state(robbed.parties.old, on, evidence)
+
+
+def test_peers_are_handed_what_the_coordinator_signed_before(robbed):
+    robbed.state(robbed.parties.old, charged(STUDY, [0]))
+    robbed.state(robbed.parties.old, charged(STUDY, [0, 1]))
+    handed = robbed.hubs.witness("south", None, 0)
+    assert Checkpoint.parse(handed.evidence.stated.checkpoint).head == head_of(charged(STUDY, [0])).head
+    robbed.parties.trust.verify(
+        handed.evidence.certificate_pem, handed.evidence.stated.checkpoint, handed.evidence.signature
+    )
+
+
+def test_what_was_lost_with_the_key_is_priced_and_cosigned_also_of_studies_that_are_over(robbed):
+    """The hospital has only an old copy of its ledger, and recovers what is in sums."""
+    robbed.state(robbed.parties.old, charged(STUDY, [0]))
+    robbed.now = D + timedelta(minutes=5)
+    robbed.state(robbed.parties.old, charged(STUDY, [0, 1, 2]))
+    places = [Place(STUDY.digest, number, 1) for number in (0, 1, 2)]
+    for place in places:
+        for tensor in plan(STUDY).tensors(place.round):
+            robbed.checkpoints.keep_summed(place, Tensor(tensor), ("north", "south", "west"))
+    robbed.running, robbed.ended = [], [STUDY]
+    new, kept = robbed.revoke(), charged(STUDY, [0])
+    with pytest.raises(CosignError, match="in no sum"):
+        robbed.state(new, kept)
+    summed = cost_of([STUDY], robbed.checkpoints.summed("north"))
+    lost = totals.beyond(summed, head_of(kept).totals)
+    again = extended([Debit(STUDY.digest, "p", 9, 1, {f"lost{n}": cost for n, cost in enumerate(lost)})], kept)
+    robbed.state(new, again)
+    with pytest.raises(CosignError, match="what no study"):
+        robbed.state(new, extended([MADE_UP], again))

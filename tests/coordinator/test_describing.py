@@ -8,9 +8,19 @@ import pytest
 
 from coordinator import describing
 from coordinator.core.events import Passed, Restarted, Returned, Stopped
+from coordinator.core.slowness import Slowness, Taken
 from coordinator.core.state import Loss, Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
-from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
+from coordinator.describing import (
+    brief,
+    describe,
+    ended_attempt,
+    ended_phases,
+    in_sentences,
+    measure,
+    newly_signed,
+    where,
+)
 from coordinator.metrics import Metrics
 from coordinator.work import work_in
 from protos.bounds import MAX_SENTENCE, sentence
@@ -42,11 +52,33 @@ def waiting():
     return feed(feed(state, accept(state.round.place, "north")), Passed(), now=LIMITS.offer)
 
 
+def seen(member):
+    """A silo's status without what waiting for it has cost."""
+    return replace(member, slow_seconds=0.0, slow_budget=0.0)
+
+
+def test_what_waiting_for_a_silo_has_cost_is_told_with_the_way_out():
+    memory = Slowness((Taken("polar", 12.5, 2), Taken("west", 3.0, 1)))
+    state = replace(started(FIVE), slowness=memory)
+    state = replace(state, script=replace(state.script, min_silos=4, colluders=1))
+    members = {member.silo: member for member in describe(state, {}).members}
+    polar, west = members["polar"], members["west"]
+    assert (polar.slow_seconds, polar.slow_budget, polar.lost_attempts) == (12.5, state.budget, 2)
+    assert (polar.set_aside, west.set_aside, west.lost_attempts, members["east"].slow_seconds) == (True, False, 1, 0.0)
+    assert "2 attempts have ended at its silence" in polar.why
+    assert "study forgive" in polar.why
+    metrics = Metrics()
+    describing.measure(metrics, [state])
+    for name, value in (("slow_seconds", 12.5), ("lost_attempts", 2.0)):
+        labels = {"study": state.script.study[:12], "silo": "polar"}
+        assert metrics.registry.get_sample_value(f"fedward_coordinator_silo_{name}", labels) == value
+
+
 def test_a_study_that_was_not_started():
     status = describe(create(started().script), {})
     assert (status.state, status.phase, status.round, status.rounds, status.attempt) == ("created", "", 0, 1, 0)
     assert (status.waiting_for, status.tensor) == ((), None)
-    assert status.members[0] == MemberStatus("north", "invited", "", 0.0)
+    assert seen(status.members[0]) == MemberStatus("north", "invited", "", 0.0)
 
 
 def test_every_silo_has_its_state():
@@ -56,7 +88,7 @@ def test_every_silo_has_its_state():
     state = feed(state, accept(state.round.place, "north"))
     state = feed(state, Passed(), now=LIMITS.offer)
     status = describe(state, {"south": 5.0})
-    assert status.members == (
+    assert tuple(map(seen, status.members)) == (
         MemberStatus("north", "active", "", 0.0),
         MemberStatus("south", "away", "", 5.0),
         MemberStatus("west", "left", "budget_spent: policy.budget is spent", 0.0),
@@ -69,7 +101,7 @@ def test_who_was_lost_is_shown_with_the_reason():
     state = until(started(FIVE), Phase.SIGN)
     state = feed(state, Restarted("west", "new"))
     status = describe(state, {})
-    assert status.members[-1] == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
+    assert seen(status.members[-1]) == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
     assert {member.state for member in status.members[:-1]} == {"active"}
     assert status.waiting_for == FIVE[:-1]
 
@@ -88,10 +120,12 @@ def test_who_is_late_is_lost_before_it_is_away():
     late = [event for event in wanted(state.round) if event.header.silo != "north"]
     state = feed(feed(state, *late), Passed(), now=LIMITS.train)
     assert state.away == ("north",)
-    assert describe(state, {}).members[1] == MemberStatus("north", "lost", "no gather from north within 100 s", 0.0)
+    assert seen(describe(state, {}).members[1]) == MemberStatus(
+        "north", "lost", "no gather from north within 100 s", 0.0
+    )
     state = until(state, Phase.OPEN)
     state = feed(state, *wanted(state.round))
-    assert describe(state, {}).members[1] == MemberStatus("north", "away", "", 0.0), "in the next round"
+    assert seen(describe(state, {}).members[1]) == MemberStatus("north", "away", "", 0.0), "in the next round"
 
 
 @pytest.mark.parametrize("state", [waiting(), pause(started(), "x", 1.0)[0], until(started(), Phase.GATHER)])
@@ -204,3 +238,22 @@ def test_a_silo_s_long_text_does_not_reach_the_work_of_others():
     state = replace(reviled(), life=Life.ABORTED)
     for silo in SILOS:
         assert len(work_in(state, silo, told=False).why) <= MAX_SENTENCE
+
+
+def test_a_list_is_told_once_enough_silos_have_signed_it_and_in_no_other_change():
+    state, told = until(started(), Phase.SIGN), []
+    place, tensor, survivors = state.round.place, state.round.tensor, state.round.survivors
+    for event in wanted(state.round):
+        after, _ = advance(state, event, 0.0)
+        told.append(newly_signed(state, after))
+        state = after
+    assert state.round.phase is not Phase.SIGN
+    assert told[-1] == (place, tensor, survivors)
+    assert set(told[:-1]) <= {None}
+    while state.round.place == place and state.round.tensor is tensor:
+        for event in wanted(state.round):
+            after, _ = advance(state, event, 0.0)
+            assert newly_signed(state, after) is None
+            state = after
+    begun = until(started(), Phase.SIGN)
+    assert newly_signed(begun, feed(begun, Stopped("x"))) is None

@@ -34,6 +34,8 @@ from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study()
 PLACE = Place(STUDY.digest, 0, 1)
+SIGNED = {"content": "c" * 64, "vouch": b"signed"}
+"""What a silo says of the model that it holds; `service` verifies it."""
 DATABASE_FULL = OperationalError("UPDATE", {}, OSError("disk full"))
 STRIDE = 3
 """Of the writes that fail, one in so many is taken: all of them take a minute."""
@@ -141,8 +143,8 @@ def until(condition, seconds=300.0):
 
 def until_ticks(engine, number):
     """Wait until the clock had so many more turns."""
-    end = engine.ticks + number
-    until(lambda: engine.ticks >= end)
+    end = gauge(engine, "clock_turns_total") + number
+    until(lambda: gauge(engine, "clock_turns_total") >= end)
 
 
 OLDER = {
@@ -740,11 +742,13 @@ class Play:
             self.engine.confirm(silo, confirm(place, silo, Task.SIGN, work.tensor).confirm)
         elif work.task is Task.CATCH_UP:
             self.models[silo] = self.models[work.actor]
-            self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo]))
+            self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo], **SIGNED), b"certificate")
         elif work.task is not Task.WAIT:
-            if work.task is not Task.TAKE:
+            if work.task not in (Task.TAKE, Task.JUDGE):
                 self.models[silo] = f"{place.round} {place.attempt} {work.tensor} {work.task}"
-            self.engine.confirm(silo, Confirm(place, work.task, work.tensor, self.models[silo]))
+            signed = {} if work.task in (Task.TAKE, Task.VOID, Task.JUDGE) else SIGNED
+            said = Confirm(place, work.task, work.tensor, self.models[silo], **signed)
+            self.engine.confirm(silo, said, b"certificate")
 
     def give(self, silo, tensor, place):
         content = sealed(*announced(self.study, place.round, tensor))
@@ -799,7 +803,7 @@ def test_too_few_present_wait_without_using_up_an_attempt(engine, clock):
     assert gauge(engine, "studies", state="waiting") == 1.0
     assert engine.poll("north", "one", 0).task is Task.WAIT, "who has a seat is asked for nothing"
     clock.now += 1e6
-    time.sleep(2 * engines.TICK_SECONDS)
+    until_ticks(engine, 2)
     assert engine.status("tiny").state == "waiting"
     assert engine.poll("south", "one", 0).task is Task.DECIDE
     assert (engine.status("tiny").state, engine.status("tiny").attempt) == ("running", 1)
@@ -811,7 +815,7 @@ def test_nobody_is_given_work_in_a_pause_and_what_comes_counts(engine, clock):
     assert (engine.status("tiny").state, engine.status("tiny").why) == ("paused", "paused by ops")
     assert [engine.poll(silo, "one", 0).task for silo in STUDY.silos] == [Task.WAIT] * 3
     clock.now += 1e6
-    time.sleep(2 * engines.TICK_SECONDS)
+    until_ticks(engine, 2)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
     until(lambda: engine.status("tiny").phase == "sign")
@@ -829,7 +833,7 @@ def test_a_resumed_study_has_the_time_that_was_left(engine, clock):
     engine.pause_study("tiny", "paused by ops")
     clock.now += 1e6
     engine.resume_study("tiny")
-    time.sleep(2 * engines.TICK_SECONDS)
+    until_ticks(engine, 2)
     assert engine.status("tiny").attempt == 1
     clock.now += 1
     until(lambda: engine.status("tiny").attempt == 2)
@@ -850,7 +854,7 @@ def test_time_without_coordinator_does_not_count(engine, make_engine, clock):
     engine.close()
     clock.now += 1e6
     again = make_engine()
-    time.sleep(2 * engines.TICK_SECONDS)
+    until_ticks(again, 2)
     assert (again.status("tiny").phase, again.status("tiny").attempt) == ("gather", 1)
     clock.now += STUDY.deadlines.train
     until(lambda: again.status("tiny").attempt == 2)
@@ -903,7 +907,11 @@ def test_a_model_that_is_not_the_expected_one_ends_the_attempt_by_name(pair):
     status = pair.until(lambda s: s.phase == "catch_up")
     place = Place(pair.study.digest, status.round, status.attempt)
     pair.engine.confirm("west", Confirm(place, Task.CATCH_UP, model="something else"))
-    assert (pair.status.attempt, pair.status.phase) == (2, "offer")
+    assert (pair.status.attempt, pair.status.phase) == (1, "judge"), "nobody is blamed on one silo's word"
+    judges = pair.status.waiting_for
+    assert len(judges) == 1
+    pair.perform(judges[0])
+    assert (pair.status.attempt, pair.status.phase) == (2, "offer"), "who was to judge holds what was shared"
     assert states(pair.status)["west"] == "invited", "it is still part of the study, and present"
 
 

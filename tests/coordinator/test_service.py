@@ -13,9 +13,11 @@ from datetime import UTC, datetime, timedelta
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator import service
 from coordinator.door.callers import certificate_of
+from coordinator.storage.shortage import DatabaseShortError
 from coordinator.storage.spool import SUM_FILE
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential, Trust
@@ -657,6 +659,29 @@ def test_a_full_disk_says_so_and_the_upload_goes_on_when_there_is_room(server, g
     assert silo.stored(header) == (COUNT_BYTES, True)
 
 
+def test_a_database_that_is_full_is_told_to_operators_alone_and_fills_no_log(server, scene, monkeypatch):
+    """A silo is asked to try again. No name of a file is for it, and no traceback for the log."""
+    silo = next(iter(scene.silos.values()))
+    place, told = silo.poll().place, "/data/coordinator.sqlite3: database or disk is full; make room on its disk"
+
+    def full(*_):
+        raise DatabaseShortError(told)
+
+    wait_for(lambda: not server.engine.shortages.standing(scene.study.digest))  # what another test has left
+    with monkeypatch.context() as patch, capture_logs() as said:
+        for name in ("save", "probe", "times"):
+            patch.setattr(server.engine._store, name, full)
+        for _ in range(30):
+            with refused(Code.RESOURCE_EXHAUSTED, "^the coordinator's machine has no usable database now; its"):
+                silo.answer(place)
+        with refused(Code.RESOURCE_EXHAUSTED, told):
+            scene.status()
+    assert len([line for line in said if line["event"] == "the machine is short"]) == 1
+    assert not any("exc_info" in line or line["event"] == "failed" for line in said)
+    wait_for(lambda: not server.engine.shortages.standing(scene.study.digest))
+    silo.answer(place)
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_two_streams_for_one_slot(gathering):
     silo, place, content = gathering
@@ -928,8 +953,21 @@ def test_another_model_than_the_last_committed_one_ends_the_attempt(behind):
     late.do(late.poll())
     scene.play(lambda status: status.phase == "catch_up")
     late.confirm(Place(scene.study.digest, 1, 1), Task.CATCH_UP, model="another")
+    assert (scene.status().attempt, scene.status().phase) == (1, "judge")
+    scene.play(lambda status: status.phase != "judge")
     assert (scene.status().attempt, scene.status().state) == (2, "running")
     assert scene.play(lambda status: status.state != "running").state == "finished"
+
+
+def test_a_signature_over_another_content_than_was_stated_is_refused(behind):
+    scene, late = behind
+    late.do(late.poll())
+    scene.play(lambda status: status.phase == "catch_up")
+    place = Place(scene.study.digest, 1, 1)
+    other = late.vouched(0) | {"content": "e" * 64}
+    for fields in (other, late.vouched(1)):
+        with refused(Code.UNAUTHENTICATED, "does not fit"):
+            late.confirm(place, Task.CATCH_UP, **fields)
 
 
 # --- publishing -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
-from protos.messages import Note, Place, Signature, Spoilt, Task, Tensor, UploadHeader
+from protos.messages import Note, Place, Signature, Spoilt, Task, Tensor, UploadHeader, Vouch
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
 
@@ -32,6 +32,7 @@ ASKED = {
     Phase.TAKE: (Task.TAKE, STUDY.silos),
     Phase.SHARE: (Task.SHARE, (NORTH,)),
     Phase.CATCH_UP: (Task.CATCH_UP, (WEST,)),
+    Phase.JUDGE: (Task.JUDGE, (SOUTH,)),
     Phase.EXCHANGE: (Task.EXCHANGE, STUDY.silos),
     Phase.CHECK: (Task.CHECK, STUDY.silos),
     Phase.GATHER: (Task.CONTRIBUTE, STUDY.silos),
@@ -54,6 +55,7 @@ PARTS = {
     Phase.TAKE: (*of_all(Note.GREETING), part(WEST, Note.KEYS)),
     Phase.CATCH_UP: (part(NORTH, Note.MODEL),),
     Phase.CHECK: of_all(Note.SHARES),
+    Phase.JUDGE: (part(NORTH, Note.MODEL),),
     Phase.GATHER: of_all(Note.SHARES),
     Phase.OPEN: (*of_all(Note.REVEAL), TOTAL),
     Phase.ADOPT: (part(WEST, Note.HEADS),),
@@ -64,6 +66,10 @@ SLOTS = {
     Note.REVEAL: ("note-reveal-heads", ""),
 }
 SUMMED = (Phase.GATHER, Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.RECOUNT, Phase.SOLVE, Phase.ADOPT)
+
+
+def vouch(silo):
+    return Vouch(silo, b"certificate", f"{silo}'s".encode())
 
 
 def study_in(phase):
@@ -90,7 +96,8 @@ def test_who_is_asked_for_what(phase):
         assert work.signatures == (signed if phase is Phase.REVEAL else ())
         if phase in (Phase.DEAL, Phase.TAKE, Phase.SOLVE, Phase.ADOPT):
             assert work.actor == WEST
-        if phase in (Phase.SHARE, Phase.CATCH_UP):
+        assert work.vouches == (tuple(map(vouch, STUDY.silos)) if phase is Phase.CATCH_UP else ())
+        if phase in (Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE):
             assert (work.actor, work.tensor) == (NORTH, None)
         assert (work.place, work.roster) == (state.round.place, state.round.members)
 

@@ -9,13 +9,13 @@ import json
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from coordinator.engine import TICK_SECONDS
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR, OPERATOR
 from deploy.local.processes import run
@@ -39,6 +39,23 @@ def _moving_clock(monkeypatch):
 def jump(federation: Federation) -> None:
     """Every time limit passes at the coordinator."""
     moving_clock.jump(federation.processes[COORDINATOR].pid)
+
+
+def let_time_pass(federation: Federation) -> None:
+    """Wait until the coordinator's clock had two more turns, so that what a jump of time does is done."""
+    after = turns(federation) + 2
+    end = time.monotonic() + SECONDS
+    while turns(federation) < after:
+        assert time.monotonic() < end, "no time passes"
+        time.sleep(0.02)
+
+
+def turns(federation: Federation) -> float:
+    """How many turns the coordinator's clock had."""
+    url = f"http://127.0.0.1:{federation.metrics_port(COORDINATOR)}/metrics"
+    with urllib.request.urlopen(url, timeout=300) as page:
+        lines = page.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("fedward_coordinator_clock_turns_total "))
 
 
 def build(folder: Path, **changes: object) -> Federation:
@@ -152,7 +169,7 @@ def test_too_few_silos_make_a_study_wait_and_not_end(tmp_path):
         assert waiting.state == "waiting", waiting.why
         assert "south" in waiting.why
         jump(federation)
-        time.sleep(4 * TICK_SECONDS)
+        let_time_pass(federation)
         assert follow(federation, lambda _: True).attempt == waiting.attempt, "waiting uses up no attempt"
         federation.start_silo("south")
         status = follow(federation, ended)
@@ -178,7 +195,7 @@ def test_a_paused_study_stands_still_also_over_a_restart_of_everybody(tmp_path):
         operator = ("-o", federation.place.party(OPERATOR) / "operator.yaml")
         follow(federation, lambda _: len(joined(federation)) == len(SILOS))
         jump(federation)
-        time.sleep(4 * TICK_SECONDS)
+        let_time_pass(federation)
         still = follow(federation, lambda _: True)
         assert (still.state, still.round, still.attempt) == ("paused", paused.round, paused.attempt)
         run("fedward-coordinator", "study", "resume", federation.study.digest, *operator)

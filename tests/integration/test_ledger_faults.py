@@ -99,14 +99,14 @@ class Wire:
     def signed(self, message):
         return SignedCheckpoint(message, self._north.certificate_pem, self._north.sign(message))
 
-    def cosign(self, place, stated):
+    def cosign(self, place, stated, evidence=None):
         try:
             self._hub.state("north", stated, ["south"], 0)
         except LedgerRolledBackError as fault:
             raise WentBackRefused(grpc.StatusCode.FAILED_PRECONDITION, str(fault)) from None
         asked = self._hub.witness("south", None, 0)
         if asked is not None:
-            self._hub.witness("south", self._witness.cosign(asked), 0)
+            self._hub.witness("south", self._witness.cosign(asked.stated, asked.evidence), 0)
         return self._hub.state("north", stated, ["south"], 0)
 
 

@@ -31,6 +31,7 @@ from protos.messages import (
     Upload,
     UploadHeader,
     Void,
+    Vouch,
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
@@ -55,6 +56,7 @@ SAMPLES = [
     Member("north", b"pem", b"k" * 32, b"k" * 1184, b"signature"),
     Part("keys", "north", 1, SHA),
     Signature("north", b"s"),
+    Vouch("north", b"pem", b"s"),
     Void(1, (Signature("north", b"s"),), (b"pem",)),
     Work(Task.DECIDE, PLACE),
     Upload(Part("ckks", "north", 1, SHA), b"s"),

@@ -689,16 +689,41 @@ def test_waits_grow_while_the_machine_is_short_and_are_said_once_each(federation
     assert waits[-1] == 0.2, "what has passed is forgotten"
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_fault_of_the_system_is_told_by_file_cause_and_fix(federation, monkeypatch, own):
+    """A file of records may be named after a patient: of it the log has the cause and the fix alone."""
+    coordinator, silos = federation
+    north = silos["north"]
+    path = north.state.folder / "studies" / "here" if own else north.folder / "mueller-1962.csv"
+
+    def broken(*_):
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
+
+    monkeypatch.setattr(north.gate, "decide", broken)
+    with capture_logs() as said:
+        coordinator.ask("north", Work(Task.DECIDE, coordinator.place(0)))
+    (line,) = [line for line in said if line["event"] == "study refused"]
+    assert "Not a directory" in line["why"]
+    assert "fix the path" in line["why"]
+    assert (str(path) in line["why"]) is own
+    assert "mueller" not in line["why"]
+    assert north.client.answers[0].explanation == "see the log of this silo's agent"
+
+
 def test_a_file_of_records_that_cannot_be_opened_makes_nobody_wait(federation, monkeypatch):
     """It is the same error of the system: only where it is raised tells it from the agent's own files."""
     coordinator, silos = federation
     north = silos["north"]
     monkeypatch.setattr(north.agent, "_wait", lambda _: pytest.fail("the agent waited"))
 
-    def no_files(*_, **__):
+    def no_files():
         raise OSError(errno.EMFILE, "Too many open files", "patients.csv")
 
-    monkeypatch.setattr("silo_agent.learning.learner.read_fitting_records", no_files)
+    read = Learner._read_records
+
+    monkeypatch.setattr(
+        Learner, "_read_records", lambda learner: no_files() if learner._data == north.data else read(learner)
+    )
     coordinator.run_round(0)
     assert not any(confirm.dispute for confirm in north.client.confirms)
     assert north.gate.ledger.fault is not None, "noise alone was sent"

@@ -27,6 +27,7 @@ from silo_agent.data.table import Written
 from silo_agent.gate import Gate
 from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
+from silo_agent.protocol.witnessing import Witness
 from silo_agent.storage.approvals import approvals, approve, withdraw
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -207,6 +208,15 @@ def test_the_gate_of_an_agent_asks_the_list_of_approvals_before_a_charge(config,
     withdraw(StateFolder(config.state), {tiny_study().digest: "tiny"}, NOW)
     with pytest.raises(Refused, match="not_approved"):
         named["require_approved"](tiny_study(), policy)
+
+
+def test_other_silos_ledgers_are_judged_by_the_studies_that_this_one_knows(config, coordinator, monkeypatch):
+    made = []
+    monkeypatch.setattr(assembly, "Witness", lambda *args: made.append(args) or Witness(*args))
+    coordinator.clients["north"].work.append(Work(Task.DECIDE, coordinator.place(0)))
+    run_agent(config)
+    (state, _, known), study = made[0], coordinator.study
+    assert (state, known.studies_of("south")) == (config.state, ([study], []))
 
 
 def test_a_study_that_version_06_began_goes_on_and_a_name_that_it_approved_gives_nothing(config, coordinator):

@@ -1,3 +1,5 @@
+import contextlib
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +38,7 @@ from silo_agent.gate import Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import StateError, StateRolledBackError
 from support.cosigners import cosigned
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
@@ -167,6 +169,35 @@ def open_hospital(quick_path, credentials, signers):
 @pytest.fixture
 def hospital(open_hospital):
     return open_hospital()
+
+
+# --- rolled back --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("sent", ["charged", "drawn", "sealed"])
+def test_a_state_folder_that_is_put_back_without_the_ledger_draws_nothing_a_second_time(hospital, monkeypatch, sent):
+    """What a copy made before the draw does not know of: with local noise a later attempt may not use it either."""
+    hospital.close()
+    shutil.copytree(hospital.folder / "state", hospital.folder / "older")
+    hospital.start()
+    failing = {"charged": (hospital, "ask"), "drawn": (hospital, "seal"), "sealed": None}[sent]
+    with monkeypatch.context() as patch:
+        if failing:
+            patch.setattr(*failing, lambda *_: 1 / 0)
+        with contextlib.suppress(ZeroDivisionError):
+            hospital.contribute(hospital.order())
+    hospital.close()
+    shutil.rmtree(hospital.folder / "state")
+    (hospital.folder / "older").rename(hospital.folder / "state")
+    hospital.start()
+    if sent == "charged":  # nothing was drawn
+        hospital.contribute(hospital.order())
+        assert hospital.draws == 1
+        return
+    for order in (hospital.order(), hospital.order(attempt=2), hospital.order(Tensor.ENCODER)):
+        with pytest.raises(StateRolledBackError):
+            hospital.contribute(order)
+    assert (hospital.draws, hospital.left, len(hospital.on_disk)) == (1, [], 1)
+    hospital.contribute(hospital.order(number=2))
+    assert hospital.draws == 2
 
 
 def test_an_approval_that_is_taken_back_stops_the_next_charge_and_not_what_is_charged(hospital):
@@ -779,6 +810,30 @@ def test_a_cosigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital
     hospital.close()
     with pytest.raises(LedgerRolledBackError):
         hospital.start()
+
+
+def test_a_head_that_a_thief_made_up_stops_the_silo_only_until_the_root_has_dated_the_theft(
+    hospital, coordinator, monkeypatch
+):
+    hospital.contribute(hospital.order())
+    hospital.gate.keep_cosigned([cosign(hospital, coordinator)])
+    made_up = replace(hospital.gate.checkpoint(), head=EntryRef(99, "e" * 64), at="2020-01-01T00:00:00+00:00")
+    with pytest.raises(LedgerRolledBackError):
+        hospital.gate.keep_cosigned([cosigned(made_up, coordinator, hospital.credential)])
+    hospital.close()
+    with pytest.raises(LedgerRolledBackError):
+        hospital.start()
+    theft = datetime.now(UTC) - timedelta(minutes=1)
+    monkeypatch.setattr(Trust, "stolen", lambda _, pem: theft if pem == hospital.credential.certificate_pem else None)
+    hospital.start()
+    assert hospital.gate.evidence is None, "all that this key signed and the silo heard of since is no evidence"
+    monkeypatch.setattr(Trust, "stolen", lambda *_: None)
+    again = cosign(hospital, coordinator)
+    monkeypatch.setattr(Trust, "stolen", lambda _, pem: theft if pem == again.stated_certificate else None)
+    hospital.gate.keep_cosigned([again])
+    monkeypatch.setattr(Trust, "stolen", lambda *_: None)
+    hospital.restart()
+    assert hospital.gate.evidence.checkpoint == again.checkpoint, "the true head has taken the place of the made-up one"
 
 
 def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credentials, enrolled):

@@ -57,6 +57,12 @@ class Authority:
         (home / "authority.pem").write_bytes(self.pem)
         return home
 
+    def revoke(self, uri: str, since: datetime) -> bytes:
+        """Take back all that a party holds now, as of a time; returns the new list."""
+        with Register.open(self._root) as register:
+            take_back(register, uri, None, since, "stolen", datetime.now(UTC))
+        return authority.publish(self._root)
+
     @contextmanager
     def revoked(self, uri: str, *homes: Path) -> Iterator[None]:
         """Take back all that a party holds and give the list to some parties, or else to all coordinators.
@@ -64,7 +70,7 @@ class Authority:
         Their files are taken away afterwards; who read them remembers what they said.
         """
         now = datetime.now(UTC)
-        with Register.open(self._root) as register:
+        with Register.open(self._root, authority.load(self._root, None).key) as register:
             take_back(register, uri, None, now, "left", now)
         lists = authority.publish(self._root)
         paths = [home / "crls.pem" for home in homes or self._folder.glob("coordinator-*")]

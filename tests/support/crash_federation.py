@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -21,7 +22,8 @@ from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
 from protos.status import StudyStatus
 from silo_agent.learning.personal_process import wanted_round
-from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.approvals import approve
+from silo_agent.storage.folders import StateFolder, StudyFolder
 from support import party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
@@ -131,6 +133,7 @@ class CrashFederation:
             if silo in self.apart:
                 (folder / party_process.APART).write_text(pickle.dumps(self.apart[silo]).hex())
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
+            approve(StateFolder(folder / "state"), self.study, self.study.name, datetime.now(UTC))
 
     def _start(self, name: str, crash: Crash | TaskCrash | Starving | None = None) -> None:
         party = "coordinator" if name == HUB else "silo"

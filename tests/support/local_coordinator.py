@@ -37,6 +37,7 @@ from protos.messages import (
     Tensor,
     UploadHeader,
     Void,
+    Vouch,
     Work,
     note_slot,
 )
@@ -97,7 +98,7 @@ class LocalClient:
         self.calls.append("cosigned")
         return tuple(self.told)
 
-    def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
+    def cosign(self, place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
         """The coordinator signs, and the next silo that is connected."""
         self.calls.append("cosign")
         self.stated.append((place, stated))
@@ -207,7 +208,18 @@ class LocalCoordinator:
             survivors=self.survivors if task in ADDED else (),
             signatures=self._signed() if task is Task.REVEAL else (),
             void=None if tensor is None or task is not Task.CONTRIBUTE else self.voids.get((place.round, tensor)),
+            vouches=self.vouches(place.round - 1) if task is Task.CATCH_UP else (),
         )
+
+    def vouches(self, number: int) -> tuple[Vouch, ...]:
+        """What every silo has signed last of the model that it holds after a round."""
+        found = {}
+        for name, client in sorted(self.clients.items()):
+            for said in client.confirms:
+                if said.vouch and said.place.round - (said.task is Task.CATCH_UP) == number:
+                    assert client.signer is not None
+                    found[name] = Vouch(name, client.signer.certificate_pem, said.vouch)
+        return tuple(found.values())
 
     def _signed(self) -> tuple[Signature, ...]:
         return tuple(Signature(name, self.signatures[name]) for name in self.survivors if name in self.signatures)
@@ -221,6 +233,7 @@ class LocalCoordinator:
             Task.DEAL: [(Note.GREETING, name) for name in names],
             Task.TAKE: [*((Note.GREETING, name) for name in names), (Note.KEYS, actor)],
             Task.CATCH_UP: [(Note.MODEL, actor)],
+            Task.JUDGE: [(Note.MODEL, actor)],
             Task.CONTRIBUTE: [(Note.SHARES, name) for name in self.participants],
             Task.OPEN: [(SUM, ""), *((Note.REVEAL, name) for name in self.survivors)],
             Task.ADOPT: [(Note.HEADS, actor)],

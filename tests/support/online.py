@@ -15,7 +15,8 @@ from crypto.pki.admission import Token
 from crypto.pki.authority import issuing, root, timestamping
 from crypto.pki.authority.building import read_request
 from crypto.pki.authority.issuing import BUNDLE_FILE, ROOT_LISTS_FILE, IssuingAuthority
-from crypto.pki.authority.keeping import Keeper
+from crypto.pki.authority.keeping import Keeper, load_key
+from crypto.pki.authority.register import Register
 from crypto.pki.authority.service.server import Service
 from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.certificates import Credential
@@ -97,6 +98,14 @@ class Online:
         key = serialization.load_pem_private_key((self.issuing / issuing.KEY_FILE).read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return Keeper(self.authority.certificate, key)
+
+
+@contextmanager
+def register_of(folder: Path) -> Iterator[Register]:
+    """The open register of an authority, as its keeper has it."""
+    name = issuing.KEY_FILE if (folder / issuing.KEY_FILE).exists() else root.KEY_FILE
+    with Register.open(folder, load_key(folder / name, None, "")) as register:
+        yield register
 
 
 def week(days: float = 7) -> tuple[datetime, datetime]:

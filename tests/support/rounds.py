@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
-from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round
+from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round, Vouched
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
 
 STUDY = "5" * 64
 SHA = "a" * 64
+CONTENT = "c" * 64
 SILOS = ("north", "south", "west")
 FIVE = ("east", "north", "polar", "south", "west")
 LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
 PLAN = (Tensor.HEADS, Tensor.ENCODER)
 TOTAL = Part(SUM, "", 65536, SHA)
-CATCHING_UP = (Phase.SHARE, Phase.CATCH_UP)
+CATCHING_UP = (Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE)
 
 
 def member(silo: str, key: bytes = b"k") -> Member:
@@ -51,7 +52,10 @@ def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
     signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID, Task.RECOUNT) and not dispute else b""
-    return Confirmed(silo, Confirm(place, task, tensor, model, dispute, signature=signature))
+    holds = task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT) and not dispute
+    content, vouch = (CONTENT, f"{silo}'s".encode()) if holds else ("", b"")
+    said = Confirm(place, task, tensor, model, dispute, signature=signature, content=content, vouch=vouch)
+    return Confirmed(silo, said, b"certificate")
 
 
 def dispute(place: Place, silo: str, task: Task, tensor: Tensor | None = None) -> Confirmed:
@@ -81,7 +85,8 @@ def offer(
     blank = Round(
         Place(STUDY, 1, 1), tensors, silos, min_silos, colluders, recovers, LIMITS, keyed, expected, frozenset(absent)
     )
-    return open_round(replace(blank, silos=len(silos)), now)
+    blank = replace(blank, silos=len(silos))
+    return open_round(vouched_for(blank) if expected else blank, now)
 
 
 def wanted(state: Round, model: str = "m") -> list[Event]:
@@ -111,6 +116,13 @@ def unopened(state: Round, silo: str) -> Confirmed:
     return Confirmed(silo, Confirm(state.place, Task.OPEN, state.tensor, dispute="opening", explanation="not opened"))
 
 
+def vouched_for(state: Round, *but: str) -> Round:
+    """Everybody has signed the model that the round builds on, but for some."""
+    signers = [name for name in state.invited if name not in but]
+    vouches = tuple(Vouched(name, CONTENT, b"certificate", f"{name}'s".encode()) for name in signers)
+    return replace(state, vouches=vouches)
+
+
 def with_one_behind(**changes: object) -> Round:
     """An offer that the last silo, who goes first, has accepted without the round's model "e"; the others hold it."""
     state = offer(**{"expected": "e", **changes})  # type: ignore[arg-type]  # a test's offer
@@ -136,7 +148,13 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
         return step(state, Passed(), now=max(now, state.deadline))[0]
     while state.phase is not phase or state.cursor < cursor:
         assert state.phase not in OVER, state.why
+        doubts = phase is Phase.JUDGE and state.phase is Phase.CATCH_UP
         refused = phase is Phase.RECOUNT and state.phase is Phase.OPEN and state.cursor == cursor
-        for event in [unopened(state, silo) for silo in state.waiting_for] if refused else wanted(state):
+        events = wanted(state)
+        if doubts:
+            events = [dispute(state.place, name, Task.CATCH_UP) for name in state.behind]
+        elif refused:
+            events = [unopened(state, silo) for silo in state.waiting_for]
+        for event in events:
             state, _ = step(state, event, now)
     return state

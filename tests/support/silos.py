@@ -17,6 +17,7 @@ from coordinator.server import Server
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from crypto.rings.rings import ckks_public, ring_of
+from crypto.secagg.holding import Holding
 from crypto.secagg.layout import sealed_values
 from policies.documents.study import Study
 from policies.plan.release import plan
@@ -239,6 +240,11 @@ class Silo(Caller):
         blob = publication.canonical()
         return {"publication": blob, "signature": self.credential.sign(Publication.to_sign(blob))}
 
+    def vouched(self, number: int) -> dict[str, str | bytes]:
+        """The fields of a confirmation that signs which model this silo holds after a round."""
+        holding = Holding(self.study.digest, number, hashlib.sha256(self.model.encode()).hexdigest())
+        return {"content": holding.content, "vouch": self.credential.sign(holding.to_sign())}
+
     def do(self, work: Work) -> None:
         """What an honest silo does, without any learning."""
         place, task = work.place, work.task
@@ -274,11 +280,13 @@ class Silo(Caller):
         assert place is not None
         if task is Task.CATCH_UP:
             self.model = self.committed = fetched[Note.MODEL].decode()
-        elif task not in (Task.TAKE, Task.CHECK):
+        elif task not in (Task.TAKE, Task.JUDGE, Task.CHECK):
             digest = hashlib.sha256(fetched[SUM if task is Task.OPEN else Note.HEADS]).hexdigest()
             self.model = hashlib.sha256(f"{place} {task} {digest}".encode()).hexdigest()
         publishes = self.study.publish and task is Task.OPEN and work.tensor is Tensor.METRICS
-        fields = self.signed(self.publication()) if publishes else {}
+        fields: dict[str, str | bytes] = {**self.signed(self.publication())} if publishes else {}
+        if task not in (Task.TAKE, Task.JUDGE):
+            fields |= self.vouched(place.round - (task is Task.CATCH_UP))
         self.confirm(place, task, work.tensor if task is Task.OPEN else None, **fields)
 
 

@@ -111,7 +111,7 @@ class _Client:
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
         return SignedCheckpoint(checkpoint, self.silo.credential.certificate_pem, self.sign(checkpoint))
 
-    def cosign(self, _place: Place, stated: SignedCheckpoint) -> Cosigned:
+    def cosign(self, _place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
         hub, peer = self.silo.cosigners
         return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
 

@@ -8,6 +8,7 @@ from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import (
     ADDED,
     CONFIRMED,
+    FALSE_MODEL,
     FETCHED,
     MAX_CONTENT,
     RINGS,
@@ -144,9 +145,19 @@ confirms = (
         st.sampled_from([task for task in Task if task not in (Task.WAIT, Task.DECIDE)]),
         maybe_tensor,
         texts,
-        texts.filter(bool),
+        texts.filter(lambda text: text not in ("", FALSE_MODEL)),
         texts,
     )
+    | st.builds(
+        Confirm,
+        places,
+        st.sampled_from([Task.CATCH_UP, Task.ADOPT]),
+        maybe_tensor,
+        texts,
+        content=digests,
+        vouch=some_bytes,
+    )
+    | st.builds(Confirm, places, st.just(Task.JUDGE), dispute=st.just(FALSE_MODEL), signature=some_bytes)
     | st.builds(Confirm, places, st.just(Task.SIGN), st.sampled_from(Tensor), texts, signature=some_bytes)
     | st.builds(
         Confirm,
@@ -189,7 +200,9 @@ statuses = st.builds(
     phase=texts,
     tensor=maybe_tensor,
     waiting_for=st.lists(names, max_size=3).map(tuple),
-    members=st.lists(st.builds(MemberStatus, names, texts, texts, finite), max_size=3).map(tuple),
+    members=st.lists(
+        st.builds(MemberStatus, names, texts, texts, finite, finite, finite, numbers, st.booleans()), max_size=3
+    ).map(tuple),
     times=st.lists(st.builds(PhaseTime, numbers, numbers, texts, maybe_tensor, finite), max_size=3).map(tuple),
     uploads=st.lists(st.builds(UploadSize, numbers, numbers, maybe_tensor, texts, names, sizes), max_size=3).map(tuple),
 )

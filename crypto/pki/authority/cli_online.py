@@ -237,8 +237,8 @@ def revoke(  # noqa: PLR0917  # typer calls it, by name
         if _is_issuing(folder):
             told = IssuingAuthority.load(folder, passphrase=given).revoke(party, number, when, reason)
         else:
-            root.load(folder, given)
-            with Register.open(folder) as register:
+            keeper = root.load(folder, given)
+            with Register.open(folder, keeper.key) as register:
                 if authority is not None:
                     number = register.delegated(authority)
                 told = take_back(register, party, number, when, reason, now)

@@ -9,9 +9,11 @@ was revoked. Every certificate is in the register before it is handed out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -22,12 +24,13 @@ from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Admission, Token
 from crypto.pki.authority import building, readmission
 from crypto.pki.authority.building import Request, read_request
+from crypto.pki.authority.entries import AUTHORITY, CERTIFICATE, REDEMPTION, REGISTER_FILE, Entry
 from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
 from crypto.pki.authority.readmission import READMISSIONS_FILE
-from crypto.pki.authority.register import AUTHORITY, CERTIFICATE, REDEMPTION, REGISTER_FILE, Entry, Register
-from crypto.pki.certificates import Trust
+from crypto.pki.authority.register import Known, Register
+from crypto.pki.certificates import Holder, Trust
 from crypto.pki.chain import Authority, Bundle
-from crypto.pki.identity import Role
+from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import Stamp, stamp
@@ -68,9 +71,10 @@ def prepare(folder: Path, name: str, *, passphrase: bytes | None = None) -> byte
 
 @dataclass(frozen=True)
 class _Made:
-    """The newest list, for as long as neither it nor the register changes: a register of years is long to read."""
+    """The newest list, for as long as nothing else is revoked."""
 
-    seen: tuple[Stamp, Stamp]
+    seen: Stamp
+    revocations: int
     until: datetime
     pem: bytes
 
@@ -87,6 +91,7 @@ class IssuingAuthority:
         self._mine = [one for one in self._bundle.issuing if one.certificate.public_key() == key]
         self._guard = threading.Lock()
         self._made: _Made | None = None
+        self._known = Known()
 
     @classmethod
     def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
@@ -106,10 +111,13 @@ class IssuingAuthority:
         )
         raise EnrolmentError(msg)
 
+    def _register(self) -> AbstractContextManager[Register]:
+        return Register.open(self._folder, self._keeper.key, self._known)
+
     def keys(self) -> dict[str, str]:
         """The parties' URIs with the SHA-256 of the key that redeemed their newest token. Raises `EnrolmentError`."""
-        with self._guard, Register.open(self._folder) as register:
-            return register.redeemed()
+        with self._guard, self._register() as register:
+            return dict(register.index.keys)
 
     @property
     def certificate(self) -> x509.Certificate:
@@ -160,8 +168,12 @@ class IssuingAuthority:
         self._require_admitted(admission, now)
         admission.require_secret(token.secret, now)
         self._require_same(asked, admission)
-        with self._guard, Register.open(self._folder) as register:
+        with self._guard, self._register() as register:
             self._require_unrevoked(register, admission)
+            since = register.index.taken_back.get(admission.subject.identity.uri)
+            if since is not None and (admission.made is None or admission.made <= since):
+                raise EnrolmentError(_taken_back(admission, since))
+            register.require_free(admission.subject)
             register.redeem(admission, asked.fingerprint)
             return self._issue(register, asked, admission, now)
 
@@ -172,7 +184,7 @@ class IssuingAuthority:
         (`readmission`), the certificate carries that admission. Raises `EnrolmentError` or `CertificateError`.
         """
         now, asked = now or datetime.now(UTC), read_request(request)
-        trust = Trust(self.authority_pem, lambda: self._lists(now))
+        trust = Trust(self.authority_pem, lambda: self._all_lists(self.lists_pem(now)))
         holder = trust.vouched(certificate_pem)  # whose key it is, the register says
         trust.judge(holder, now=now)
         if holder.admission is None:
@@ -188,9 +200,10 @@ class IssuingAuthority:
                 " ask the authority for a token"
             )
             raise EnrolmentError(msg)
-        with self._guard, Register.open(self._folder) as register:
+        with self._guard, self._register() as register:
+            _require_recorded(register, holder, held, asked.fingerprint)
             self._require_unrevoked(register, held)  # whatever a root has admitted since, and did not know of this
-            admission = self._readmitted(held, asked.fingerprint, register.revoked())
+            admission = self._readmitted(held, asked.fingerprint, register.index.revoked)
             self._require_admitted(admission, now)
             self._require_same(asked, admission)
             return self._issue(register, asked, admission, now)
@@ -209,18 +222,24 @@ class IssuingAuthority:
     def revoke(self, identity: str | None, serial: int | None, since: datetime, reason: str) -> list[str]:
         """Revoke what this authority certified, by the party's URI or by one serial number; make a new list.
 
-        By the party, all its certificates that have not expired are revoked, and its admissions count no more here.
-        Return a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+        By the party, all its certificates that have not expired are revoked, its admissions count no more here, and no
+        token that was made until now is redeemed. Return a sentence for each. Raises `EnrolmentError` if there is
+        nothing to revoke.
         """
         now = datetime.now(UTC)
-        with self._guard, Register.open(self._folder) as register:
-            told = take_back(register, identity, serial, since, reason, now)
-            make_list(self._keeper, register.revoked(), self._folder, now + LIST_LIFE, now)
+        with self._guard, self._register() as register:
+            told = []
+            if identity is not None and identity not in register.index.taken_back:
+                told = [f"no token that was made for {identity} until now is redeemed here"]
+            told += take_back(register, identity, serial, since, reason, now, required=not told)
+            if identity is not None:
+                register.take_back(identity, reason)
+            make_list(self._keeper, register.index.revoked, self._folder, now + LIST_LIFE, now)
         return told
 
     def _issue(self, register: Register, asked: Request, admission: Admission, now: datetime) -> bytes:
         begin, _ = building.period(1, now)
-        if register.count_certificates(admission, begin - timedelta(days=1)) >= DAILY:
+        if register.index.count_certificates(f"{admission.serial:x}", begin - timedelta(days=1)) >= DAILY:
             msg = (
                 f"{admission.subject.identity} had {DAILY} certificates within a day and gets no more until the first"
                 " of them is a day old; find out which program asks so often"
@@ -242,7 +261,7 @@ class IssuingAuthority:
         register.record(pem, admission.subject, admission.hosts, admission=admission)
         return pem
 
-    def _readmitted(self, admission: Admission, key: str, gone: Collection[int]) -> Admission:
+    def _readmitted(self, admission: Admission, key: str, gone: Mapping[int, datetime]) -> Admission:
         """The party's newest admission for its key: the one that it has, or one that a root has made since.
 
         Left out is what was taken back here (`gone`) or by the root of the party's own admission: a token that came
@@ -251,9 +270,10 @@ class IssuingAuthority:
         root, lists = self._bundle.root(admission.root), self._root_lists()
         again = [
             one
-            for one in readmission.read(self._folder / READMISSIONS_FILE)
-            if (one.subject, one.hosts) == (admission.subject, admission.hosts)
-            and one.key in (None, key)
+            for one in self._readmissions(stamp(self._folder / READMISSIONS_FILE)).get(
+                (admission.subject, admission.hosts), ()
+            )
+            if one.key in (None, key)
             and self._bundle.root(one.root)
             and one.serial not in gone
             and not (root and one.root == admission.root and lists.revoked(root, one.serial))
@@ -282,7 +302,7 @@ class IssuingAuthority:
             raise EnrolmentError(_taken_back(admission, since))
 
     def _require_unrevoked(self, register: Register, admission: Admission) -> None:
-        since = register.revoked().get(admission.serial)
+        since = register.index.revoked.get(admission.serial)
         if since is not None:
             raise EnrolmentError(_taken_back(admission, since))
 
@@ -302,42 +322,81 @@ class IssuingAuthority:
 
     def _own_list(self, now: datetime) -> bytes:
         """Return the newest list, and make a new one if that is half over, or leaves out what was revoked since."""
-        path, register_path = self._folder / NEWEST_LIST, self._folder / REGISTER_FILE
-        with self._guard:
-            made = self._made
-            if made and made.seen == (stamp(register_path), stamp(path)) and made.until - now > LIST_LIFE / 2:
+        path = self._folder / NEWEST_LIST
+        with self._guard, self._register() as register:
+            made, revoked, revocations = self._made, register.index.revoked, register.index.revocations
+            same = made is not None and (made.seen, made.revocations) == (stamp(path), revocations)
+            if made is not None and same and made.until - now > LIST_LIFE / 2:
                 return made.pem
-            with Register.open(self._folder) as register:
-                revoked = register.revoked()
-                pem = path.read_bytes() if path.exists() else b""
-                newest = RevocationLists.read(pem, self._bundle).newest(self._me) if pem else None
-                if newest is None or newest.until - now <= LIST_LIFE / 2 or not newest.revoked.keys() >= revoked.keys():
-                    pem = make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
-                    newest = RevocationLists.read(pem, self._bundle).newest(self._me)
+            pem = path.read_bytes() if path.exists() else b""
+            newest = RevocationLists.read(pem, self._bundle).newest(self._me) if pem else None
+            if newest is None or newest.until - now <= LIST_LIFE / 2 or not newest.revoked.keys() >= revoked.keys():
+                pem = make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
+                newest = RevocationLists.read(pem, self._bundle).newest(self._me)
             if newest is not None:
-                self._made = _Made((stamp(register_path), stamp(path)), newest.until, pem)
+                self._made = _Made(stamp(path), revocations, newest.until, pem)
             return pem
 
     def _root_lists(self) -> RevocationLists:
+        return self._read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"))
+
+    @lru_cache(maxsize=2)  # noqa: B019  # there is one authority in a program
+    def _read(self, pem: bytes) -> RevocationLists:
+        """Read the roots' lists, which are long after years, once."""
         try:
-            return RevocationLists.read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"), self._bundle)
+            return RevocationLists.read(pem, self._bundle)
         except CertificateError as error:
             msg = f"{ROOT_LISTS_FILE}: {error}"
             raise CertificateError(msg) from None
 
-    def _lists(self, now: datetime) -> RevocationLists:
-        return RevocationLists.read(self.lists_pem(now), self._bundle)
+    @lru_cache(maxsize=2)  # noqa: B019  # as above
+    def _all_lists(self, pem: bytes) -> RevocationLists:
+        return RevocationLists.read(pem, self._bundle)
+
+    @lru_cache(maxsize=1)  # noqa: B019  # as above
+    def _readmissions(self, seen: Stamp) -> Mapping[tuple[Subject, tuple[str, ...]], Sequence[Admission]]:
+        """The roots' readmissions by party and hosts. `seen` changes with the file."""
+        found: dict[tuple[Subject, tuple[str, ...]], list[Admission]] = {}
+        for one in [] if seen is None else readmission.read(self._folder / READMISSIONS_FILE):
+            found.setdefault((one.subject, one.hosts), []).append(one)
+        return found
+
+
+def _require_recorded(register: Register, holder: Holder, held: Admission, key: str) -> None:
+    """Raise `EnrolmentError` unless this register knows the certificate or its key.
+
+    Otherwise the issuing key was stolen, or this register was put back and has lost what it certified since.
+    """
+    serial = f"{holder.certificate.serial_number:x}"
+    if (
+        key not in (held.key, register.index.redeemed.get(f"{held.serial:x}"))
+        and serial not in register.index.certified
+    ):
+        msg = (
+            f"the certificate of {holder.identity} with the serial number {serial} is not in this authority's register:"
+            " either the register was put back from an older backup, or the issuing key was stolen. Tell the"
+            " authority's keeper; if it is the former, ask for a new token (`fedward-authority admit --key`)"
+        )
+        raise EnrolmentError(msg)
 
 
 def take_back(  # noqa: PLR0917  # a revocation has so many parts
-    register: Register, identity: str | None, serial: int | None, since: datetime, reason: str, now: datetime
+    register: Register,
+    identity: str | None,
+    serial: int | None,
+    since: datetime,
+    reason: str,
+    now: datetime,
+    *,
+    required: bool = True,
 ) -> list[str]:
     """Write revocations into a register: all that a party holds and that has not expired, or one serial number.
 
     The serial number of an authority revokes every certificate of its key: the key was stolen, and its time may have
-    been prolonged. Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+    been prolonged. Returns a sentence for each. If something is `required`, raises `EnrolmentError` if there is
+    nothing to revoke.
     """
-    done, told = register.revoked(), []
+    done, told = dict(register.index.revoked), []
     authorities = [entry for entry in register.own() if entry["kind"] == AUTHORITY]
     keys = {entry.get("key") for entry in authorities if int(entry["serial"], 16) == serial} - {None}
     for entry in register.own():
@@ -350,7 +409,7 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
                 register.revoke(one, since, what, reason)
                 done[one] = since
                 told.append(f"revoked {what}, serial number {one:x}, as of {since:%Y-%m-%d %H:%M} UTC")
-    if not told:
+    if not told and required:
         name = identity if serial is None else f"the serial number {serial:x}"
         msg = f"there is nothing of {name} in this register that has not expired or been revoked; see `register`"
         raise EnrolmentError(msg)

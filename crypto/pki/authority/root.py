@@ -19,8 +19,9 @@ from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import SECRET_BYTES, Admission, Token, secret_digest
 from crypto.pki.authority import building
 from crypto.pki.authority.building import Request, period, read_request, require_hosts
+from crypto.pki.authority.entries import REGISTER_FILE, Admitted
 from crypto.pki.authority.keeping import Keeper, load_key, make_list
-from crypto.pki.authority.register import REGISTER_FILE, Admitted, Register
+from crypto.pki.authority.register import Register
 from crypto.pki.chain import Bundle
 from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
@@ -50,7 +51,8 @@ def init(
     write_new(folder / KEY_FILE, pem, secret=True)
     write_new(folder / REGISTER_FILE, before, secret=False)
     if predecessor is not None:
-        with Register.open(folder) as register:
+        Register.adopt(folder, key)
+        with Register.open(folder, key) as register:
             register.succeed(fingerprint_of(parse_certificate(certificate_pem)))
     write_new(folder / CERTIFICATE_FILE, certificate_pem, secret=False)
     return certificate_pem
@@ -75,7 +77,7 @@ def sign(
     _check_asked(request, subject, hosts)
     keeper, times = load(folder, passphrase), period(days)
     keeper.end_before(times[1])
-    with Register.open(folder) as register:
+    with Register.open(folder, keeper.key) as register:
         register.require_free(subject)
         certificate_pem = building.leaf(subject, hosts, request.public_key, times, keeper.above)
         register.record(certificate_pem, subject, hosts)
@@ -100,7 +102,7 @@ def delegate(
     keeper, times = load(folder, passphrase), period(days)
     _require_delegable(keeper)
     keeper.end_before(times[1])
-    with Register.open(folder) as register:
+    with Register.open(folder, keeper.key) as register:
         pem = building.issuing(name, key, hosts, times, keeper.above)
         register.delegate(pem, name, hosts)
     bundle = to_pem(keeper.certificate) + pem
@@ -116,7 +118,7 @@ def certify_timestamps(folder: Path, request_pem: bytes, *, passphrase: bytes | 
     name, key = building.read_authority_request(request_pem)
     keeper = load(folder, passphrase)
     begins = datetime.now(UTC).replace(microsecond=0) - building.CLOCK_SKEW
-    with Register.open(folder) as register:
+    with Register.open(folder, keeper.key) as register:
         pem = building.timestamping(name, key, (begins, keeper.certificate.not_valid_after_utc), keeper.above)
         register.delegate(pem, name, ())
     return pem
@@ -146,7 +148,7 @@ def admit(  # what the root promises has so many parts
     (_, expires), (_, redeem_until) = period(days, now), period(redeem_days, now)
     keeper.end_before(expires)
     secret = secrets.token_bytes(SECRET_BYTES)
-    with Register.open(folder) as register:
+    with Register.open(folder, keeper.key) as register:
         register.require_free(subject)
         times = expires, redeem_until
         admission = _admission(keeper, register, (subject, hosts, key), times, secret, now)
@@ -175,8 +177,8 @@ def readmit(
     _require_delegable(keeper)
     (begins, expires) = period(days, now)
     keeper.end_before(expires)
-    with Register.open(folder) as register:
-        parties = _with_keys(register.standing(now), keys or {})
+    with Register.open(folder, keeper.key) as register:
+        parties = _with_keys(register.index.standing(now), keys or {})
         last = max(one.until for one, _ in parties)
         if last >= expires:
             msg = f"somebody is admitted until {last:%Y-%m-%d} already; give --days {(last - now).days + 2} or more"
@@ -243,8 +245,8 @@ def publish(
 ) -> bytes:
     """Make the root's next revocation list, which is fresh for `days`. Raises `EnrolmentError`."""
     keeper, at = load(folder, passphrase), now or datetime.now(UTC)
-    with Register.open(folder) as register:
-        return make_list(keeper, register.revoked(), folder, at + timedelta(days=days), at)
+    with Register.open(folder, keeper.key) as register:
+        return make_list(keeper, register.index.revoked, folder, at + timedelta(days=days), at)
 
 
 def load(folder: Path, passphrase: bytes | None) -> Keeper:
@@ -265,8 +267,7 @@ def load(folder: Path, passphrase: bytes | None) -> Keeper:
 
 def _register_of(predecessor: Path) -> bytes:
     """Return the register of a root, checked. Raises `EnrolmentError`."""
-    with Register.open(predecessor) as register:
-        register.entries()
+    with Register.open(predecessor):
         return (predecessor / REGISTER_FILE).read_bytes()
 
 

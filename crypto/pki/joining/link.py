@@ -1,7 +1,8 @@
 """Speaks with an issuing authority over HTTPS (`authority.service.est`), through a hospital's proxy if there is one.
 
-Guarantees: the service is believed only if its certificate ends at a given authority and names its host; only
-`unverified` asks without that, and it sends nothing. Answers are bounded. Every failure is one `EnrolmentError`.
+Guarantees: the service is believed only if its certificate ends at a given authority, names its host, and is not that
+of a party: a coordinator has a certificate for its host, too, and gets no token. Only `unverified` asks
+without that, and it sends nothing. Answers are bounded. Every failure is one `EnrolmentError`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import binascii
 import http.client
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs7
 
 from crypto.errors import EnrolmentError
-from crypto.pki.reading import to_pem
+from crypto.pki.reading import extension, to_pem
 
 SECONDS = 20.0
 _MAX_ANSWER = 1 << 24
@@ -102,7 +104,7 @@ class Link:
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             if shown is not None:
                 context.load_cert_chain(shown[0], shown[1], shown[2] or b"")
-            return _exchange(self.url, self.proxy, context, (method, path, headers, body))
+            return _exchange(self.url, self.proxy, context, (method, path, headers, body), self._require_service)
         except ssl.SSLCertVerificationError as error:
             msg = (
                 f"the service at {self.url} does not show a certificate of this consortium's authority for that host"
@@ -111,6 +113,16 @@ class Link:
             raise EnrolmentError(msg) from None
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port or name that is none
             raise _unreachable(self.url, self.proxy, error) from None
+
+    def _require_service(self, der: bytes) -> None:
+        """Raise `EnrolmentError` if a party showed this certificate, and not an issuing authority's own service."""
+        names = extension(x509.load_der_x509_certificate(der), x509.SubjectAlternativeName)
+        if names is None or names.get_values_for_type(x509.UniformResourceIdentifier):
+            msg = (
+                f"what answers at {self.url} shows the certificate of a party and not that of an issuing authority, so"
+                " nothing was sent; check the URL, and ask the authority's keeper"
+            )
+            raise EnrolmentError(msg)
 
 
 def unverified(url: str, proxy: str | None = None) -> bytes:
@@ -129,7 +141,11 @@ def unverified(url: str, proxy: str | None = None) -> bytes:
 
 
 def _exchange(
-    url: str, proxy: str | None, context: ssl.SSLContext, asked: tuple[str, str, dict[str, str], bytes]
+    url: str,
+    proxy: str | None,
+    context: ssl.SSLContext,
+    asked: tuple[str, str, dict[str, str], bytes],
+    require: Callable[[bytes], None] = lambda _: None,
 ) -> tuple[int, bytes, str | None]:
     at = urlsplit(url)
     host, port = at.hostname or "", at.port or _HTTPS
@@ -141,6 +157,8 @@ def _exchange(
         connection.set_tunnel(host, port)
     try:
         method, path, headers, body = asked
+        connection.connect()
+        require(connection.sock.getpeercert(binary_form=True) or b"")
         connection.request(method, path, body or None, headers)
         reply = connection.getresponse()
         return reply.status, reply.read(_MAX_ANSWER), reply.getheader("ETag")

@@ -1,6 +1,7 @@
 """Keeps a running program's certificate and revocation lists fresh, and warns while it cannot.
 
-Guarantees: a certificate is renewed with the same key from a third of its life on, and the new file takes the place of
+Guarantees: a certificate is renewed with the same key from a third of its life on, or sooner until the root has
+named its key, and the new file takes the place of
 the old one whole; who holds a `Credential` uses it from then on. Lists and issuing authorities are fetched all the time
 and taken only if they count under the roots that this party has: a new root never comes over the wire, and an older
 list takes nothing back that a newer one revoked, also after a restart. Whatever fails is told and tried again, and
@@ -35,6 +36,9 @@ _LAST = timedelta(days=14)
 Listed = tuple[Authority, RevocationList]
 """An authority and a list of it."""
 ADMISSION_NOTICE = timedelta(days=30)
+UNNAMED_AGAIN = timedelta(hours=2)
+"""Pause between two renewals of a certificate whose admission does not name its key: when the root has named it, others
+who have not met this party accept it."""
 AGAIN = timedelta(minutes=10)
 """Pause between two tries to renew, stretched by up to half at random so that silos do not come together."""
 
@@ -244,7 +248,8 @@ class Renewal:
         if began is not None:
             self._tell("info", began)
         self._attempt("lists", self._fetch)
-        if due(*valid(self._credential.certificate_pem), now) and (self._next_try is None or now >= self._next_try):
+        wanted = due(*valid(self._credential.certificate_pem), now) or not self._credential.named
+        if wanted and (self._next_try is None or now >= self._next_try):
             self._next_try = now + AGAIN * (1 + random.random() / 2)  # noqa: S311  # no secret
             self._attempt("certificate", self._renew)
         lists = live_lists(self._credential, now)
@@ -312,7 +317,7 @@ class Renewal:
             replace(self._files.certificate, before)
             msg = "the authority's certificate cannot be used, so the one before it was put back; see the log"
             raise CertificateError(msg)
-        self._next_try = None
+        self._next_try = None if credential.named else self._clock() + UNNAMED_AGAIN
         self._next_warning.pop("certificate", None)
         self._tell("info", f"the certificate was renewed until {credential.ends:%Y-%m-%d %H:%M} UTC")
 

@@ -73,16 +73,16 @@ def _request(
     with_token: bool,
 ) -> None:
     from crypto.errors import EnrolmentError
-    from crypto.pki.enrolment import create_request
+    from crypto.pki.enrolment import KEY_FILE, create_request, request_of
     from crypto.pki.identity import Identity, Role, Subject
-    from crypto.pki.key_files import read_passphrase
+    from crypto.pki.key_files import open_key, read_passphrase
 
     if with_token or name is None or data_set is None:
         msg = "give a token, which says who this silo is, or both --name and --data-set for a request"
         raise EnrolmentError(msg)
-    request = create_request(
-        folder,
-        Subject(Identity(Role.SILO, name), data_set, institution),
-        passphrase=None if key_passphrase is None else read_passphrase(key_passphrase),
-    )
+    subject = Subject(Identity(Role.SILO, name), data_set, institution)
+    secret = None if key_passphrase is None else read_passphrase(key_passphrase)
+    request = create_request(folder, subject, passphrase=secret)
+    _, key = request_of(open_key((folder / KEY_FILE).read_bytes(), secret), subject)
+    typer.echo(f"The key stays here; its SHA-256 is {key}: tell it to the authority.")
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")

@@ -44,7 +44,7 @@ from coordinator.core.state import (
     Phase,
     Round,
 )
-from protos.messages import SUM, Confirm, Note, Part, Place, Signature, Task, Tensor
+from protos.messages import FALSE_MODEL, SUM, Confirm, Note, Part, Place, Signature, Task, Tensor
 from support.rounds import (
     CATCHING_UP,
     FIVE,
@@ -163,6 +163,18 @@ OBJECTIONS = "north disputes {task}: data: a row does not fit; south disputes {t
 
 def unopened(silo: str) -> Confirmed:
     return Confirmed(silo, Confirm(P, Task.OPEN, Tensor.HEADS, dispute="data", explanation="a row does not fit"))
+
+
+def false(silo: str) -> Confirmed:
+    """A silo's signed word that the note is not the model that it holds."""
+    return Confirmed(silo, Confirm(P, Task.JUDGE, dispute=FALSE_MODEL, explanation="another", signature=b"signed"))
+
+
+BEHIND = reach(
+    Phase.CATCH_UP,
+    step(offer(silos=FIVE, expected="e"), accept(P, "polar"), 0.0)[0],
+)
+JUDGING = after(BEHIND, dispute(P, "polar", Task.CATCH_UP))
 
 
 TABLE = (
@@ -528,10 +540,7 @@ TABLE = (
             f"what was shared is another model, with the digest {model!r}",
             reach(Phase.CATCH_UP),
             confirm(P, WEST, Task.CATCH_UP, model=model),
-            Phase.ABORTED,
-            (CLEARS,),
-            why="west holds another model after catch_up than the model of the last committed round",
-            culprits=(WEST,),
+            Phase.JUDGE,
         )
         for model in ("d", "f")
     ),
@@ -539,10 +548,7 @@ TABLE = (
         "a silo cannot open the model",
         reach(Phase.CATCH_UP),
         dispute(P, WEST, Task.CATCH_UP),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="west disputes catch_up: data: a row does not fit",
-        culprits=(WEST,),
+        Phase.JUDGE,
     ),
     Move(
         "catching up takes too long",
@@ -564,6 +570,74 @@ TABLE = (
         culprits=(NORTH,),
     ),
     Move("the operator stops the catching up", reach(Phase.CATCH_UP), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- judge: polar was behind, south shares; east, north and west hold the model
+    Move("one of three says that the note is false", JUDGING, false(NORTH), Phase.JUDGE),
+    Move(
+        "enough hold another model: the sharer is named",
+        after(JUDGING, false(EAST), false(NORTH)),
+        confirm(P, WEST, Task.JUDGE),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="south has shared a false model, as east, north have signed, who hold the right one; "
+        "polar disputes catch_up: data: a row does not fit",
+        culprits=(SOUTH,),
+    ),
+    Move(
+        "one silo's word names nobody: another shares",
+        after(JUDGING, false(NORTH), confirm(P, EAST, Task.JUDGE)),
+        confirm(P, WEST, Task.JUDGE),
+        Phase.SHARE,
+    ),
+    Move(
+        "a fault is no statement about the note: another shares",
+        after(JUDGING, *(dispute(P, name, Task.JUDGE) for name in (NORTH, EAST))),
+        dispute(P, WEST, Task.JUDGE),
+        Phase.SHARE,
+    ),
+    Move(
+        "all hold the model that was shared: it lies at who refuses it",
+        after(JUDGING, confirm(P, NORTH, Task.JUDGE), confirm(P, EAST, Task.JUDGE)),
+        confirm(P, WEST, Task.JUDGE),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="polar disputes catch_up: data: a row does not fit; east, north, west hold the model that south shared",
+        culprits=("polar",),
+    ),
+    Move(
+        "no verdict in time",
+        after(JUDGING, confirm(P, NORTH, Task.JUDGE), confirm(P, EAST, Task.JUDGE)),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.open,
+        why="no judge from west within 30 s",
+        culprits=(WEST,),
+    ),
+    Move(
+        "a restart while judging",
+        JUDGING,
+        Restarted(NORTH, "new"),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north was restarted and has lost its keys",
+        culprits=(NORTH,),
+    ),
+    Move(
+        "the certificate of a judge is revoked",
+        after(JUDGING, confirm(P, NORTH, Task.JUDGE), confirm(P, EAST, Task.JUDGE)),
+        Revoked((WEST,)),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="the certificate of west was revoked",
+        culprits=(WEST,),
+    ),
+    Move("the operator stops the judging", JUDGING, Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move(
+        "somebody who is away is present again while others judge",
+        replace(JUDGING, absent=frozenset({WEST})),
+        Returned(WEST),
+        Phase.JUDGE,
+    ),
     # --- exchange
     Move("one has sent its shares", reach(Phase.EXCHANGE), upload(P, NORTH, Note.SHARES), Phase.EXCHANGE),
     Move(
@@ -1103,7 +1177,7 @@ TABLE = (
     *(
         Move("somebody who is not in the roster is present again", without_west(phase), Returned(WEST), phase)
         for phase in Phase
-        if phase not in (*OVER, Phase.OFFER, Phase.WAIT, Phase.VOID)
+        if phase not in (*OVER, Phase.OFFER, Phase.WAIT, Phase.VOID, Phase.JUDGE)  # two silos have no third to judge
     ),
 )
 

@@ -88,7 +88,7 @@ def test_the_heads_stay_the_solver_s_though_it_is_lost_while_they_are_adopted():
 
 def test_where_nobody_acts_for_the_others_there_is_no_actor():
     acting = {phase for phase in Phase if reach(phase).actor}
-    assert acting == {*RELAYED, Phase.TAKE, Phase.CATCH_UP, Phase.ADOPT}
+    assert acting == {*RELAYED, Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.ADOPT}
 
 
 def test_why_a_silo_was_lost():

@@ -111,6 +111,18 @@ def test_a_flood_of_refused_calls_ends_its_connection(house):
     assert house.closed("flood") == 1
 
 
+def test_refusals_of_one_look_do_not_add_up_with_those_of_the_next(house):
+    """Else every connection that lives long enough would be a flood."""
+    mine = house.connect(caller="silo/north")
+    house.door.look()
+    for _ in range(5):
+        for _ in range(FLOOD):
+            house.door.refuse(house.name(mine))
+        house.door.look()
+    assert is_open(mine)
+    assert house.closed("flood") is None
+
+
 def test_other_sockets_of_the_process_are_left_alone(house):
     elsewhere = socket.create_server(("127.0.0.1", 0))
     mine = socket.create_connection(elsewhere.getsockname())

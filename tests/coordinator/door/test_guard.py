@@ -12,13 +12,16 @@ from grpc_health.v1 import health_pb2
 
 from bench.hostile.wire import Wire
 from coordinator.door import guard as guards
+from coordinator.door.connections import Connections
 from coordinator.door.seats import CALLS, LONG_CALLS
+from coordinator.metrics import Metrics
 from protos import codec
 from protos.messages import Place
 from protos.v1 import operator_pb2, silo_pb2
 from support.silos import Caller, refused
 
 Code = grpc.StatusCode
+CALLER = "silo/north"
 numbers = itertools.count(1)
 BEAT = silo_pb2.HeartbeatRequest()
 
@@ -254,3 +257,160 @@ def test_a_look_that_fails_is_told_of_and_the_next_one_is_made(server, monkeypat
 
     monkeypatch.setattr(server._guard._connections, "look", fail)
     wait_for(lambda: len(looks) >= 3)
+
+
+# --- the guard alone, with calls and a clock that a test moves --------------------------------------------------------
+class Context:
+    """A call as gRPC shows it to its handler."""
+
+    def __init__(self):
+        self.active, self.ended, self.said = True, [], None
+
+    def peer(self):
+        return "ipv4:127.0.0.1:5"
+
+    def is_active(self):
+        return self.active
+
+    def add_callback(self, callback):
+        self.ended.append(callback)
+        return True
+
+    def end(self):
+        self.active = False
+        for callback in self.ended:
+            callback()
+
+    def cancel(self):
+        self.end()
+
+    def code(self):
+        return None
+
+    def set_code(self, code):
+        self.said = code
+
+    def set_details(self, _):
+        pass
+
+    def abort(self, code, _):
+        self.said = code
+        raise grpc.RpcError
+
+
+class Alone:
+    """A guard without network."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.metrics = 0.0, Metrics()
+        self.guard = guards.Guard(None, Connections(1, self.metrics), self.metrics, clock=lambda: self.now)
+        monkeypatch.setattr(self.guard, "_identified", lambda *_: CALLER)
+        monkeypatch.setattr(self.guard._connections, "look", lambda: None)
+
+    @property
+    def taken(self):
+        return self.guard._seats.taken(CALLER)
+
+    def serve(self, perform, requests=(), *, context=None, name="Heartbeat", takes_stream=False, sent=None):
+        method = guards._Method(name, takes_stream, gives_stream=False, perform=perform)
+        send = (lambda _: None) if sent is None else sent.append
+        self.guard._serve(method, iter(requests), context or Context(), send)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    return Alone(monkeypatch)
+
+
+def test_a_seat_is_free_when_both_the_call_and_its_thread_are_over(alone):
+    """A caller that gives calls up would else have as many threads as it likes."""
+    context, taken = Context(), []
+
+    def perform(*_):
+        context.end()  # for gRPC the call is over, and its thread goes on
+        taken.append(alone.taken)
+
+    alone.serve(perform, ["request"], context=context)
+    assert (taken, alone.taken) == ([1], 0)
+
+
+def test_a_seat_is_kept_until_grpc_is_done_with_a_call_whose_thread_is_over(alone):
+    context = Context()
+    alone.serve(lambda *_: "answer", ["request"], context=context)
+    assert alone.taken == 1
+    context.end()
+    assert alone.taken == 0
+
+
+def test_refusals_that_were_given_make_room_for_others(alone, monkeypatch):
+    """Else a certificate that was ever crowded would be refused at once for good, at the pace of its calls."""
+    monkeypatch.setattr(guards, "MAX_LATE", 2)
+    for _ in range(LONG_CALLS):
+        alone.serve(lambda *_: "answer", ["request"], name="Witness")  # gRPC is not done with them
+    for _ in range(3):
+        late = [Context() for _ in range(2)]
+        for context in late:
+            alone.serve(None, name="Witness", context=context)
+        assert [context.said for context in late] == [None, None], "they wait"
+        with pytest.raises(grpc.RpcError):
+            alone.serve(None, name="Witness")
+        alone.now += guards.LATE_SECONDS
+        alone.guard.look()
+        assert [context.said for context in late] == [Code.RESOURCE_EXHAUSTED] * 2
+    assert alone.guard._waiting == {}
+
+
+def test_every_message_of_a_call_has_its_own_time(alone):
+    context, given = Context(), []
+    call = guards._Call(CALLER, "Upload", context)
+
+    def requests():
+        for number in range(3):
+            given.append((call.deadline, call.waits_for))
+            alone.now += 5
+            yield number
+
+    messages = guards._InTime(requests(), call, lambda: alone.now)
+    for number in range(3):
+        assert next(messages) == number
+        assert call.deadline == float("inf"), "while the message is worked on, nobody waits for the caller"
+        alone.now += 1000
+    assert given == [
+        (guards.MESSAGE_SECONDS, "a message"),
+        (1005 + guards.NEXT_SECONDS, "a message"),
+        (2010 + guards.NEXT_SECONDS, "a message"),
+    ]
+    with pytest.raises(StopIteration):
+        next(messages)
+    assert call.deadline == float("inf")
+
+
+def test_a_call_whose_next_message_does_not_come_in_time_is_ended_and_counted(alone):
+    context, said = Context(), []
+
+    def requests():
+        yield "first"
+        alone.now += guards.NEXT_SECONDS - 0.1
+        alone.guard.look()
+        said.append(context.active)
+        alone.now += 0.1
+        alone.guard.look()
+        said.append(context.active)
+
+    alone.serve(lambda given, _: list(given) and "answer", requests(), context=context, takes_stream=True)
+    assert said == [True, False]
+    labels = {"code": "DEADLINE_EXCEEDED", "caller": CALLER}
+    assert alone.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", labels) == 1
+
+
+def test_an_answer_has_its_time_only_while_it_is_sent(alone):
+    context, deadlines = Context(), []
+
+    class Sent(list):
+        def append(self, message):
+            (call,) = alone.guard._calls
+            deadlines.append((message, call.deadline))
+
+    alone.now = 100.0
+    alone.serve(lambda *_: "answer", ["request"], context=context, sent=Sent())
+    assert deadlines == [("answer", 100.0 + guards.ANSWER_SECONDS), (None, float("inf"))]

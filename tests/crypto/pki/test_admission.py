@@ -111,13 +111,12 @@ def test_a_certificate_must_be_what_was_admitted_in_everything():
     named.require_covers(hub.subject, ["hub.example"], "ab" * 32, hub.expires)
     with pytest.raises(CertificateError) as refused:
         named.require_covers(NORTH, ["evil.example"], "cd" * 32, hub.expires + timedelta(seconds=1))
-    faults = (
+    for fault in (
         "it is for fedward://silo/north",
         "its hosts are evil.example",
         "it ends on 2026-05-13",
-        "its key has SHA-256 cd",
-    )
-    for fault in faults:
+        "SHA-256 cd",
+    ):
         assert fault in str(refused.value)
 
 
@@ -129,13 +128,8 @@ def test_admissions_of_version_0_6_are_read_as_they_were():
         assert Admission.from_json(one.to_json()) == one
     assert len({one.digest for one in (old, new, admission(key="ab" * 32, made=NOW, number=8))}) == 3
     assert old.digest == admission().digest, "another signature of the same word"
-    for field, wrong in (
-        ("key", "AB" * 32),
-        ("key", None),
-        ("made", "2026-05-04T03:02:01"),
-        ("number", 0),
-        ("number", -1),
-    ):
+    unsaid = "2026-05-04T03:02:01"
+    for field, wrong in (("key", "AB" * 32), ("key", None), ("made", unsaid), ("number", 0), ("number", -1)):
         with pytest.raises(CertificateError, match="cannot be read"):
             Admission.from_json({**new.to_json(), field: wrong})
 

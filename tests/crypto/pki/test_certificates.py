@@ -12,14 +12,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.authority import building
 from crypto.pki.authority import root as authority
-from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import ends, fingerprint, key_fingerprint, parse_certificate
 from crypto.pki.revocation import RevocationLists
-from tests.support.online import Online
+from tests.support.online import Online, register_of
 
 URIS = ("fedward://silo/a", "fedward://data-set/a")
 
@@ -328,7 +327,7 @@ def test_what_began_while_a_certificate_was_valid_goes_on_unless_it_is_revoked(t
         trust.identify(pem)
     begun = trust.begun(now - timedelta(minutes=2))
     assert begun.identify(pem).name == "north"
-    with Register.open(online.issuing) as register:
+    with register_of(online.issuing) as register:
         register.revoke(parse_certificate(pem).serial_number, now, "north", "lost")
     with pytest.raises(CertificateError, match="was revoked as of"):
         begun.identify(pem)

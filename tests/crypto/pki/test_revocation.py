@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,12 +12,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError, EnrolmentError
-from crypto.pki.authority import building
+from crypto.pki.authority import building, root
 from crypto.pki.authority.keeping import Keeper, make_list
 from crypto.pki.chain import Bundle
 from crypto.pki.reading import parse_certificate
-from crypto.pki.revocation import RevocationLists
-from tests.support.online import week
+from crypto.pki.revocation import CLOCK_SKEW, LONGEST, LONGEST_ONLINE, RevocationLists, joined
+from tests.support.online import Online, week
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
@@ -36,35 +38,84 @@ def test_lists_are_numbered_archived_and_read_together(keeper, bundle, tmp_path)
     first = make_list(keeper, {5: NOW - DAY}, tmp_path, NOW + DAY, NOW)
     second = make_list(keeper, {5: NOW, 6: NOW}, tmp_path, NOW + 2 * DAY, NOW - DAY)
     lists = RevocationLists.read(second + first + first, bundle)
-    (root,) = bundle.roots
-    one, two = lists.of[root.fingerprint]
+    (top,) = bundle.roots
+    one, two = lists.of[top.fingerprint]
     assert two.number == one.number + 1
-    assert lists.newest(root) == two
-    assert lists.revoked(root, 5) == NOW - DAY, "the earliest date counts"
-    assert (lists.revoked(root, 6), lists.revoked(root, 7)) == (NOW, None)
+    assert lists.newest(top) == two
+    assert lists.revoked(top, 5) == NOW - DAY, "the earliest date counts"
+    assert (lists.revoked(top, 6), lists.revoked(top, 7)) == (NOW, None)
     assert sorted(path.read_bytes() for path in (tmp_path / "crls").iterdir()) == sorted([first, second])
     assert (tmp_path / "crl.pem").read_bytes() == second
 
 
 def test_a_list_is_fresh_until_the_next_was_due(keeper, bundle, tmp_path):
     lists = RevocationLists.read(make_list(keeper, {}, tmp_path, NOW + DAY, NOW), bundle)
-    (root,) = bundle.roots
-    lists.require_fresh(root, NOW + DAY)
+    (top,) = bundle.roots
+    lists.require_fresh(top, NOW + DAY)
     with pytest.raises(
         CertificateError, match="the revocation list of the authority 'Root' is stale: the next one was"
     ):
-        lists.require_fresh(root, NOW + 2 * DAY)
+        lists.require_fresh(top, NOW + 2 * DAY)
     with pytest.raises(CertificateError, match="there is no revocation list of the authority 'Root'"):
-        RevocationLists({}).require_fresh(root, NOW)
+        RevocationLists({}).require_fresh(top, NOW)
+
+
+def test_two_lists_of_one_number_count_both_and_the_earliest_date_is_kept(keeper, bundle, tmp_path):
+    (top,) = bundle.roots
+    pems = [
+        make_list(keeper, revoked, tmp_path / name, NOW + DAY, NOW)
+        for name, revoked in (("a", {5: NOW, 6: NOW}), ("b", {5: NOW - DAY}), ("c", {7: NOW - 2 * DAY}))
+    ]
+    for some in itertools.permutations(pems):
+        lists = RevocationLists.read(b"".join(some), bundle)
+        assert len({one.number for one in lists.of[top.fingerprint]}) == 1
+        assert [lists.revoked(top, serial) for serial in (5, 6, 7)] == [NOW - DAY, NOW, NOW - 2 * DAY]
+        assert RevocationLists.read(joined(some[0], b"".join(some[1:]), bundle), bundle).revoked(top, 7)
+    one, two, _ = (RevocationLists.read(pem, bundle) for pem in pems)
+    assert two.merged(one).revoked(top, 5) == one.merged(two).revoked(top, 5) == NOW - DAY
+
+
+def test_a_list_from_the_future_makes_nothing_fresh_and_revokes_all_the_same(keeper, bundle, tmp_path):
+    (top,) = bundle.roots
+    stale = make_list(keeper, {}, tmp_path, NOW - DAY / 4, NOW - 2 * DAY)
+    future = make_list(keeper, {5: NOW}, tmp_path, NOW + 9 * DAY, NOW + DAY)
+    with pytest.raises(CertificateError, match=r"is from .* which is the future; correct this machine's clock, or"):
+        RevocationLists.read(future, bundle).require_fresh(top, NOW)
+    lists = RevocationLists.read(stale + future, bundle)
+    for at in (NOW, NOW - DAY / 2):
+        with pytest.raises(CertificateError, match="is stale") if at == NOW else nullcontext():
+            lists.require_fresh(top, at)
+    assert lists.revoked(top, 5) == NOW
+    lists.require_fresh(top, NOW + 2 * DAY)
+    lists.require_fresh(top, NOW, now=NOW + DAY)
+
+
+def test_no_list_is_fresh_for_long_whatever_it_says(tmp_path):
+    online = Online(tmp_path, days=900)
+    bundle = Bundle.read(online.pem)
+    above = Keeper(parse_certificate((online.root / "authority.pem").read_bytes()), root_key(online))
+    for keeper, authority, longest in (
+        (online.stolen, bundle.issuing[0], LONGEST_ONLINE),
+        (above, bundle.roots[0], LONGEST),
+    ):
+        lists = RevocationLists.read(make_list(keeper, {}, tmp_path, NOW + 890 * DAY, NOW), bundle)
+        until = NOW - CLOCK_SKEW + longest
+        lists.require_fresh(authority, until)
+        with pytest.raises(CertificateError, match=f"the next one was due on {until:%Y-%m-%d}"):
+            lists.require_fresh(authority, until + timedelta(seconds=1))
+
+
+def root_key(online):
+    return root.load(online.root, None).key
 
 
 def test_an_older_list_undoes_nothing(keeper, bundle, tmp_path):
     older = RevocationLists.read(make_list(keeper, {5: NOW}, tmp_path, NOW + DAY, NOW), bundle)
     newer = RevocationLists.read(make_list(keeper, {}, tmp_path, NOW + DAY, NOW), bundle)
-    (root,) = bundle.roots
+    (top,) = bundle.roots
     for merged in (newer.merged(older), older.merged(newer)):
-        assert merged.revoked(root, 5) == NOW
-        assert merged.newest(root).number == newer.newest(root).number
+        assert merged.revoked(top, 5) == NOW
+        assert merged.newest(top).number == newer.newest(top).number
 
 
 def test_no_list_outlives_its_authority(keeper, tmp_path):

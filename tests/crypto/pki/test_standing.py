@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from crypto.errors import CertificateError
 from crypto.pki.authority import issuing, root
+from crypto.pki.certificates import Trust
 from crypto.pki.standing import StandingFiles, stamp
+from support.thefts import Consortium
 from tests.support.online import Online
 
 
@@ -48,7 +50,7 @@ def test_what_was_revoked_once_stays_so(online, tmp_path):
     told = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "lost")
     online.bring_lists(home)
     serials = files().lists.newest(authority).revoked.keys()
-    assert len(serials) == len(told) == 2, "the certificate and its admission"
+    assert len(serials) == len(told) - 1 == 2, "all tokens, and the certificate and its admission"
     (home / "crls.pem").write_bytes(before)
     assert all(files().lists.revoked(authority, serial) for serial in serials)
 
@@ -66,3 +68,22 @@ def test_a_file_that_its_reader_may_read_at_last_is_read(tmp_path):
 def test_a_named_list_must_be_there(online, tmp_path):
     with pytest.raises(CertificateError, match=r"lists\.pem cannot be read"):
         StandingFiles(online.issuing / "authority.pem", tmp_path / "lists.pem")
+
+
+def test_only_a_root_dates_a_theft(online, tmp_path):
+    """Who has stolen the issuing key must not forgive."""
+    home, since = online.enrol("silo", "north"), datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
+    trust, pem = Trust.load(home / "authority.pem"), (home / "certificate.pem").read_bytes()
+    assert (trust.stolen(pem), trust.revoked(pem)) == (None, None)
+    online.authority.revoke("fedward://silo/north", None, since, "lost")
+    online.bring_lists(home)
+    assert (trust.stolen(pem), trust.revoked(pem)) == (None, since)
+
+
+def test_a_root_dates_the_theft_of_what_it_signed_itself(tmp_path):
+    parties = Consortium(tmp_path)
+    since = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
+    assert parties.trust.stolen(parties.old.certificate_pem) is None, "without lists nothing is dated"
+    trust = parties.revoke(since)
+    assert trust.stolen(parties.old.certificate_pem) == since
+    assert trust.stolen(parties.renewed().certificate_pem) is None

@@ -3,7 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from crypto.errors import CertificateError
 from crypto.pki.authority import building, root
@@ -67,6 +70,28 @@ def test_nobody_else_s_stamp_counts(online, bundle, tmp_path):
     ):
         with pytest.raises(CertificateError, match=why):
             stamped(reply(authority), CONTENT, bundle, None)
+
+
+def with_rights(online, *, authority, uses):
+    """A key that the root itself certified, with these rights."""
+    (certificate, above), key = root.load(online.root, None).above, ec.generate_private_key(ec.SECP256R1())
+    builder = x509.CertificateBuilder().subject_name(building.common_name("Stamps")).issuer_name(certificate.subject)
+    builder = builder.public_key(key.public_key()).serial_number(7).not_valid_before(WEEK[0]).not_valid_after(WEEK[1])
+    if authority is not None:
+        builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    if uses:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=True)
+    return TimestampingAuthority(builder.sign(above, hashes.SHA256()), key)
+
+
+def test_a_key_that_may_do_anything_else_stamps_nothing(online, bundle):
+    stamps, clients = ExtendedKeyUsageOID.TIME_STAMPING, ExtendedKeyUsageOID.CLIENT_AUTH
+    good = with_rights(online, authority=False, uses=[stamps])
+    assert stamped(reply(good), CONTENT, bundle, None) == NOW
+    for authority, uses in ((True, [stamps]), (None, [stamps]), (False, [stamps, clients]), (False, []), (True, [])):
+        odd = with_rights(online, authority=authority, uses=uses)
+        with pytest.raises(CertificateError, match="certified for something else than timestamps alone"):
+            stamped(reply(odd), CONTENT, bundle, None)
 
 
 def test_a_time_outside_the_certificate_counts_for_nothing(online, bundle):

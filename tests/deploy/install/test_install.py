@@ -150,6 +150,46 @@ def test_the_services_user_reads_what_root_installs_and_a_roll_back_brings_back_
     assert ((root / unit).read_bytes(), current()) == ((release / f"fedward-{role}.service").read_bytes(), version)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_a_roll_back_goes_to_the_whole_version_before_and_there_alone(role, release, copy, python, tmp_path):
+    root = tmp_path / "root"
+    home, unit = root / f"opt/fedward-{role}", root / f"etc/systemd/system/fedward-{role}.service"
+
+    def installed(folder, *words):
+        return run(
+            "bash", folder / f"install-{role}.sh", "--unverified", "--root", root, "--python", python, *words
+        )  # fmt: skip
+
+    def links():
+        return [(home / name).readlink().name for name in ("current", "previous") if (home / name).is_symlink()]
+
+    assert installed(release).returncode == 0
+    (first,) = links()
+    assert installed(release).returncode == 0
+    assert links() == [first], "the version that runs is never the one before it"
+    assert "no version before" in installed(release, "--roll-back").stderr
+    requirements = copy / f"requirements-{role}.txt"
+    requirements.write_text(requirements.read_text().replace(f"=={first} ", "==99.0 "))
+    (copy / f"fedward-{role}.service").write_text("newer")
+    (copy / "SHA256SUMS").write_text(f"{hashlib.sha256(requirements.read_bytes()).hexdigest()}  {requirements.name}\n")
+    for _ in range(2):  # the second time it is there already
+        assert installed(copy).returncode == 0
+        assert links() == ["99.0", first]
+    for lacks in (".complete", f"fedward-{role}.service"):
+        kept = (home / first / lacks).read_bytes()
+        (home / first / lacks).unlink()
+        refused = installed(copy, "--roll-back")
+        assert (refused.returncode, f"{first} is not complete" in refused.stderr) == (1, True)
+        assert (links(), unit.read_text()) == (["99.0", first], "newer"), "nothing was changed"
+        (home / first / lacks).write_bytes(kept)
+    dry = installed(copy, "--roll-back", "--dry-run")
+    assert (dry.returncode, links()) == (0, ["99.0", first])
+    for current, previous in ((first, "99.0"), ("99.0", first)):
+        assert installed(copy, "--roll-back").returncode == 0
+        assert links() == [current, previous]
+        assert (unit.read_text() == "newer") is (current == "99.0")
+
+
 def test_a_python_that_a_service_may_not_read_is_refused(release, python):
     words = ("--unverified", "--dry-run", "--python", python)
     refused = run("bash", release / "install-silo.sh", *words)

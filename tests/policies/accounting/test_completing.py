@@ -102,6 +102,15 @@ def test_too_few_silos_are_told_by_field():
         complete(draft_of(silos=4, min_silos=2), "draft.yaml")
 
 
+def test_one_lost_attempt_is_within_what_the_draft_states():
+    study = complete(draft_of(silos=6, privacy={"epsilon": 4.0, "mode": "distributed"}), "draft.yaml")
+    planned, delta = plan(study), study.privacy.delta
+    runs = [accountant.epsilon([*planned.costs(), *again], delta) for again in planned.repeats()]
+    assert study.privacy.mode == "distributed"
+    assert 0.98 * 4 < max(runs) <= 4
+    assert accountant.epsilon(planned.costs(), delta) < 0.98 * 4
+
+
 def test_an_epsilon_whose_noise_is_too_small_for_the_patients_is_told_with_both_ways_out():
     with pytest.raises(DocumentError, match=r"field privacy\.epsilon: study\.\S+ is \S+; on the grid of") as told:
         complete(draft_of(silos=40, patients=(10_000_000,), epsilon=30.0), "draft.yaml")

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from policies.accounting import accountant, overlap
-from policies.accounting.planning import advise, price, split
+from policies.accounting.accountant import with_fields
+from policies.accounting.planning import advise, price, scaled, split
 from policies.errors import CostError
 from policies.plan.release import plan
 
@@ -38,6 +39,26 @@ def test_the_prices_are_the_accountants(make_study):
     assert prices.dearest_round == max(
         accountant.epsilon(plan(study).round_costs(r).values(), DELTA) for r in range(plan(study).last + 1)
     )
+
+
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_one_repeated_round_is_priced_whichever_it_is(make_study, mode):
+    study = make_study({"privacy.mode": mode})
+    planned, prices = plan(study), price(study, DELTA)
+    runs = []
+    for number in range(planned.last + 1):
+        others = [cost for r in range(planned.last + 1) if r != number for cost in planned.round_costs(r).values()]
+        runs.append(accountant.epsilon([*others, *planned.repeated_costs(number, 2)], DELTA))
+    assert prices.repeated == pytest.approx(max(runs), rel=1e-9)
+    assert (prices.repeated > prices.total) == (mode == "distributed")
+
+
+def test_noise_for_a_target_can_cover_one_repeated_round(make_study):
+    study = make_study({"privacy.mode": "distributed"})
+    found = scaled(study, 2.0, DELTA, repeated=True)
+    prices = price(with_fields(study, found.fields), DELTA)
+    assert 0.98 * 2.0 < prices.repeated <= 2.0
+    assert prices.total < prices.repeated == found.epsilon
 
 
 def test_a_patient_of_several_hospitals_costs_more_and_only_of_the_studys(make_study):

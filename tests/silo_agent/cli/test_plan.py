@@ -7,7 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from crypto.errors import CertificateError
-from policies.accounting import accountant
+from policies.accounting import accountant, planning
 from policies.documents.study import Study
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.release import plan as plan_of
@@ -143,6 +143,7 @@ def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
         "taken": True,
         "reason": None,
         "why": None,
+        "why_after_one_repeated_round": None,
         "spent": spent,
         "after": after,
         "budget": 4.0,
@@ -151,6 +152,13 @@ def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
     shown = invoke("plan", study, "-c", hospital).output
     assert "The policy would take it." in shown
     assert f"Spent before {spent:.4f}, after {after:.4f} of 4.0000, left {4 - after:.4f}." in shown
+
+
+def test_the_price_of_one_repeated_round_is_told_and_what_the_hospital_would_say(hospital, study):
+    prices = planning.price(tiny_study(), 1e-5)
+    document = json.loads(invoke("plan", study, "--json", "-c", hospital).output)
+    assert document["one_round_repeated"] == prices.repeated
+    assert f"{prices.repeated:.4f}" in invoke("plan", study, "-c", hospital).output
 
 
 def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):

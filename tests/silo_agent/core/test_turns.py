@@ -77,7 +77,12 @@ STAGES = {
 ALLOWED = {
     Stage.SEATED: {Task.GREET: Stage.GREETED},
     Stage.GREETED: {Task.DEAL: Stage.GREETED, Task.TAKE: Stage.KEYED},
-    Stage.KEYED: {Task.SHARE: Stage.KEYED, Task.CATCH_UP: Stage.KEYED, Task.EXCHANGE: Stage.SHARED},
+    Stage.KEYED: {
+        Task.SHARE: Stage.KEYED,
+        Task.CATCH_UP: Stage.KEYED,
+        Task.JUDGE: Stage.KEYED,
+        Task.EXCHANGE: Stage.SHARED,
+    },
     Stage.SHARED: {Task.CONTRIBUTE: Stage.SENT},
     Stage.SENT: {Task.SIGN: Stage.SIGNED},
     Stage.SIGNED: {Task.REVEAL: Stage.REVEALED},

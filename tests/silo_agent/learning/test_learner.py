@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.private.draws import FreshDraws, KeyedDraws
 from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
@@ -680,6 +681,42 @@ def test_a_second_draw_is_another_draw(learner):
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
     first, second = (contribution(learner, Tensor.HEADS, place, model, 3) for _ in range(2))
     assert not np.array_equal(first, second)
+
+
+def keyed_draws(folder, file, tensor, *, key=bytes(32), attempt=1, silos=3):
+    """What another process of the silo draws, on these records, after the counts were opened."""
+    study = tiny_study()
+    (folder / "counts.json").write_text("[40.0, 40.0, 40.0]")
+    drawn = Learner(
+        study,
+        file,
+        DATA_SET,
+        HOLDOUT,
+        folder,
+        identified_by=["patient"],
+        draws=KeyedDraws(key),
+        device="cpu",
+    )
+    place = at(study, {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds + 1}.get(tensor, 1))
+    release = plan(study).release(place.round, tensor)
+    return drawn.contribution(release, replace(place, attempt=attempt), SharedModel.start(study), silos)
+
+
+@pytest.mark.parametrize("tensor", Tensor)
+def test_a_charge_draws_the_same_again_and_other_records_share_no_noise_with_it(tmp_path, tensor):
+    file = patients(tmp_path / "data", 40)["north"]
+    first = keyed_draws(tmp_path, file, tensor)
+    assert np.array_equal(keyed_draws(tmp_path, file, tensor), first)
+    header, *rows = file.read_text().splitlines()
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join([header, *rows[: len(rows) // 2]]) + "\n")  # fewer patients in both cohorts
+    for other in (
+        keyed_draws(tmp_path, fewer, tensor),
+        keyed_draws(tmp_path, file, tensor, attempt=2),
+        keyed_draws(tmp_path, file, tensor, silos=4),
+        keyed_draws(tmp_path, file, tensor, key=bytes(31) + b"1"),
+    ):
+        assert np.mean(other == first) < 0.5
 
 
 def test_the_encoder_needs_the_opened_counts(tmp_path):

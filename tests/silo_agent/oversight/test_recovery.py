@@ -86,3 +86,39 @@ def test_statements_about_other_ledgers_are_refused(rolled_back, credentials, co
     with pytest.raises(CosignError, match="ledger of south"):
         checked([signed(replace(last, silo="south"))], credentials["north"])
     assert len(ledger.history()) == 1
+
+
+@pytest.mark.parametrize("epsilon", [1e300, float("inf")])
+def test_a_made_up_epsilon_is_not_believed_and_the_price_is_that_of_the_costs(rolled_back, credentials, epsilon):
+    """Whoever stole the key for minutes can have any figure cosigned."""
+    ledger, last = rolled_back
+    entry = recover(ledger, credentials["north"], [replace(last, epsilon=epsilon)], "A. Weber")
+    assert totals.beyond(last.totals, ledger.costs()) == ()
+    assert last.epsilon <= entry.epsilon < 4.0
+
+
+def test_costs_that_no_private_ledger_has_are_refused_with_what_to_do(rolled_back, credentials):
+    ledger, last = rolled_back
+    made_up = replace(last, totals=(*last.totals, Cost("evaluation", 1.0, 0.0, 1)))
+    before = ledger.head
+    with pytest.raises(CosignError, match="Have the root revoke that key as of the theft"):
+        recover(ledger, credentials["north"], [made_up], "A. Weber")
+    assert ledger.head == before
+
+
+def test_what_is_in_signed_lists_is_charged_even_if_no_head_tells_of_it(rolled_back, credentials):
+    """The heads came under a key that was stolen, and bind no more; a sum that was opened is never forgiven."""
+    ledger, _ = rolled_back
+    held, lost = Cost("training", 1.0, 11.0, 1), Cost("training", 1.0, 12.0, 1)
+    with pytest.raises(CosignError, match="look for a newer copy"):
+        recover(ledger, credentials["north"], [], "A. Weber", summed=[held])
+    entry = recover(ledger, credentials["north"], [], "A. Weber", summed=[held, lost])
+    assert (entry.event.covers, entry.event.costs) == ((), (lost,))
+    with pytest.raises(CosignError, match="nothing to recover"):
+        recover(ledger, credentials["north"], [], "A. Weber", summed=[held, lost])
+
+
+def test_what_a_head_tells_of_is_not_charged_twice_because_it_is_in_a_list(rolled_back, credentials):
+    ledger, last = rolled_back
+    entry = recover(ledger, credentials["north"], [last], "A. Weber", summed=last.totals)
+    assert entry.event.costs == totals.beyond(last.totals, [Cost("training", 1.0, 11.0, 1)])

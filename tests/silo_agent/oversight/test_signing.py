@@ -9,9 +9,19 @@ from policies.errors import CosignError, ExportError
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import checkpoint
 from silo_agent.oversight.recovery import checked
-from silo_agent.oversight.signing import Detached, cosigner_of, held_by, is_vouched, sign_file, signer_of, verifier
+from silo_agent.oversight.signing import (
+    Detached,
+    binding,
+    cosigner_of,
+    held_by,
+    is_vouched,
+    sign_file,
+    signer_of,
+    verifier,
+)
 from support.certificates import load, make_authority
 from support.cosigners import cosigned
+from support.thefts import Consortium
 
 NOW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
 """Within the certificates' time, whenever in the run they are made."""
@@ -145,3 +155,16 @@ def test_only_with_a_time_does_an_expired_certificate_count(authority):
     assert verify(bygone.certificate_pem, b"m", signature, then.isoformat()) == "fedward://silo/bygone"
     with pytest.raises(CertificateError, match="expired on"):
         verify(bygone.certificate_pem, b"m", signature, None)
+
+
+def test_what_a_thief_had_cosigned_binds_no_more_once_the_root_has_dated_the_theft(tmp_path):
+    """The silo's own time of hearing counts, not the time that the thief wrote."""
+    parties, theft = Consortium(tmp_path), datetime.now(UTC) - timedelta(hours=1)
+    times = [theft + timedelta(minutes=minutes) for minutes in (-1, 0, 1)]
+    said = checkpoint("north", Genesis("north-ward", 0.2, 1e-5), (), times[0].isoformat())
+    during = cosigned(said, parties.hub, parties.old)
+    before, at, after = (replace(during, received=time.isoformat()) for time in times)
+    unknown = [during, replace(during, checkpoint=replace(said, at=times[2].isoformat()))]
+    everything = (before, at, after, *unknown)
+    assert binding(parties.trust, everything) == everything
+    assert binding(parties.revoke(theft), everything) == (before, unknown[0])

@@ -13,7 +13,7 @@ DIGEST = "ab" * 32
 
 def current(**changes):
     model = SharedModel.start(STUDY)
-    return replace(Current(model.with_heads(np.ones(model.heads.shape), 1), DIGEST, (12.5, -3.0)), **changes)
+    return replace(Current(model.with_heads(np.ones(model.heads.shape), 1), DIGEST, (12.5, -3.0), bytes(32)), **changes)
 
 
 def changed(part, value):

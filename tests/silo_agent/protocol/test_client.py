@@ -333,7 +333,10 @@ def test_a_coordinator_that_comes_back_is_found_again(ward, coordinator):
     done = []
     waiting = threading.Thread(target=lambda: done.append(ward.client.poll()))
     waiting.start()
-    time.sleep(0.2)
+    end = time.monotonic() + LONG
+    while ward.connected[-1:] != [False]:  # until it has failed once
+        assert time.monotonic() < end
+        time.sleep(0.01)
     assert waiting.is_alive()
     ward.server = grpc.server(futures.ThreadPoolExecutor(4))
     silo_pb2_grpc.add_SiloServiceServicer_to_server(ward.fake, ward.server)

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 from crypto.pki.authority import building
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.shown import shown_certificate
 from crypto.pki.tls import server_credentials
 from protos import codec
 from protos.messages import Task, Work
@@ -22,6 +21,7 @@ from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import Client, CoordinatorLeftError, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.shown import shown_certificate
 from support.online import Online, week
 
 

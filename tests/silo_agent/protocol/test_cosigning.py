@@ -22,6 +22,7 @@ class Hands:
     def __init__(self, credential, hub, peer):
         self.credential, self.hub, self.peer = credential, hub, peer
         self.told, self.stated, self.answers, self.asked = [], [], [], 0
+        self.evidence = []
 
     def cosigned(self):
         self.asked += 1
@@ -30,8 +31,9 @@ class Hands:
     def signed(self, checkpoint):
         return SignedCheckpoint(checkpoint, self.credential.certificate_pem, self.credential.sign(checkpoint))
 
-    def cosign(self, place, stated):
+    def cosign(self, place, stated, evidence):
         assert place == PLACE
+        self.evidence.append(evidence)
         self.stated.append(stated)
         if self.answers:
             raise self.answers.pop(0)
@@ -47,6 +49,7 @@ class Door:
 
     def __init__(self, item):
         self.item, self.kept, self.fault = item, [], None
+        self.evidence = None
 
     def checkpoint(self):
         return self.item
@@ -100,6 +103,13 @@ def test_one_question_brings_both_words(hands, door, stated, credentials):
     assert hands.stated[0].certificate_pem == credentials["north"].certificate_pem
     hands.peer = None
     assert len(list(Cosigning(hands, door).ask(PLACE))) == 1
+
+
+def test_what_the_coordinator_signed_before_is_shown_to_it(hands, door, stated, coordinator):
+    signed_before = told(hands, stated, coordinator)
+    door.evidence = cosignature(signed_before)
+    Cosigning(hands, door).ask(PLACE)
+    assert hands.evidence == [signed_before]
 
 
 def test_the_same_bytes_are_sent_until_something_changes(hands, door, stated):

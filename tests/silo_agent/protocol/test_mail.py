@@ -11,7 +11,7 @@ from silo_agent.protocol.client import ContentError
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
 from support.contents import digest_of, listed
-from support.states import keyed
+from support.states import DIGESTS, keyed
 
 PLACE = Place("5" * 64, 1, 2)
 SILOS = ("north", "south")
@@ -83,7 +83,7 @@ def test_what_is_sent_is_named_as_it_was_kept(mail, wire):
     mail.send("north", PLACE, "ring32", path, tensor=Tensor.ENCODER, values=9)
     with state._transaction() as connection:
         (kept,) = connection.exec_driver_sql("SELECT sha256 FROM sealed").scalars()
-    assert wire.sent[0][0].sha256 == kept
+    assert DIGESTS.keyed("sealed", wire.sent[0][0].sha256) == kept
 
 
 def test_notes_are_read_and_erased(mail, wire):

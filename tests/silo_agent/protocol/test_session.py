@@ -105,6 +105,7 @@ def test_a_file_of_another_version_gives_fresh_keys(stored, credentials, tmp_pat
         after = stored()["north"].member
     assert after.public_key != before.public_key
     assert [entry["event"] for entry in logs] == ["stored keys are not usable; new ones are made"]
+    assert logs[0]["file"] == str(path)
     assert stored()["north"].member == after
 
 

@@ -1,21 +1,31 @@
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import grpc
 import pytest
 
 from crypto.errors import CertificateError, CryptoError, SignatureRefused
-from crypto.pki.certificates import Trust
+from crypto.pki.certificates import Credential, Trust
 from policies.errors import CosignError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
-from policies.ledger.cosign import checkpoint
+from policies.ledger.cosign import Checkpoint, checkpoint
 from policies.ledger.events import Debit, EntryRef
 from policies.plan.cost import Cost
+from policies.plan.release import plan
+from protos.checkpoints import Handed
+from protos.messages import Place, Tensor
 from silo_agent.protocol import witnessing
 from silo_agent.protocol.client import CallRefused, Stopped
+from silo_agent.protocol.known_studies import KnownStudies
 from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.state import State
+from support import thefts
 from support.certificates import data_set_of
-from support.cosigners import signed
+from support.cosigners import signed, witnessed
+from support.studies import tiny_study
+from support.thefts import Consortium, charged, extended
 
 AT = "2026-01-31T08:00:00+00:00"
 
@@ -46,7 +56,7 @@ def witness(quick_path, credentials):
 
 
 def files(folder):
-    return sorted(path for path in (folder / "witnessed").rglob("*") if path.is_file())
+    return sorted(path for path in (folder / "witnessed").rglob("*.json") if path.is_file())
 
 
 def test_it_signs_what_another_silo_states(witness, credentials, trust, north):
@@ -140,7 +150,7 @@ class Hands:
         found = self.script.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found
+        return None if found is None else Handed(found)
 
 
 def test_it_answers_until_it_is_stopped(witness, north):
@@ -174,3 +184,115 @@ def test_a_stopped_agent_asks_nobody(witness):
     thread.start()
     thread.join()
     assert client.given == []
+
+
+# --- a stolen key -----------------------------------------------------------------------------------------------------
+STUDY = tiny_study()
+MADE_UP = Debit("f" * 64, "p", 9, 1, {"heads": Cost("training", 1.0, 0.5, 7)})
+D = datetime.now(UTC) - timedelta(hours=2)
+"""When north's key was stolen."""
+
+
+class Peer:
+    """South, which trains with north, whose key is stolen."""
+
+    def __init__(self, folder):
+        self.parties, self.folder = Consortium(folder), folder / "south"
+        self.state = State(self.folder)
+        self.state.add_study(STUDY.digest, STUDY.canonical())
+        self.now = D - timedelta(hours=1)
+        self.restart()
+
+    def restart(self, lists=None):
+        home = self.parties.folder / "silo-south"
+        south = Credential.load(home / "certificate.pem", home / "key.pem", home / "authority.pem", lists)
+        self.witness = Witness(self.folder, south, KnownStudies(self.state), lambda: self.now)
+
+    def cosign(self, credential, entries, evidence=None):
+        found = self.witness.cosign(thefts.stated(credential, entries), evidence)
+        return Checkpoint.parse(found.stated.checkpoint).head.sequence
+
+    def revoke(self, since=D):
+        self.parties.revoke(since)
+        (self.parties.folder / "silo-south" / "crls.pem").write_bytes(
+            (self.parties.folder / "new-crls.pem").read_bytes()
+        )
+        self.restart()
+        self.now = datetime.now(UTC)
+        return self.parties.renewed()
+
+    def sums(self, rounds):
+        """South signs the lists of these rounds, which name both."""
+        for number in rounds:
+            for tensor in plan(STUDY).tensors(number):
+                place = Place(STUDY.digest, number, 1)
+                self.state.promises.sign(place, Tensor(tensor), ("north", "south", "west"))
+
+
+@pytest.fixture
+def peer(tmp_path):
+    made = Peer(tmp_path)
+    yield made
+    made.state.close()
+
+
+def test_charges_of_no_study_of_this_silo_are_not_cosigned(peer):
+    old, ledger = peer.parties.old, charged(STUDY, [0])
+    peer.cosign(old, ledger)
+    with pytest.raises(CosignError, match="what no study with this silo that is known here can have charged"):
+        peer.cosign(old, extended([MADE_UP], ledger))
+    assert peer.cosign(old, charged(STUDY, [1], ledger)) == 2
+
+
+def test_studies_of_others_are_explained_by_the_coordinators_signature_alone(peer):
+    old, known = peer.parties.old, extended([MADE_UP], charged(STUDY, [0]))
+    peer.cosign(old, known[:1])
+    on = charged(STUDY, [1], known)
+    for worthless in (None, witnessed(thefts.stated(old, known[:1]), peer.parties.hub)):
+        with pytest.raises(CosignError, match="what no study"):
+            peer.cosign(old, on, worthless)
+    with pytest.raises(CertificateError, match="a coordinator is needed"):
+        peer.cosign(old, on, witnessed(thefts.stated(old, known), peer.parties.west))
+    assert peer.cosign(old, on, witnessed(thefts.stated(old, known), peer.parties.hub)) == 3
+
+
+def test_a_made_up_head_binds_nobody_once_the_root_has_dated_the_theft(peer):
+    old, ledger = peer.parties.old, charged(STUDY, [0])
+    peer.cosign(old, ledger)
+    peer.now = D + timedelta(minutes=5)
+    peer.cosign(old, charged(STUDY, [1, 2], ledger))
+    true = charged(STUDY, [1], ledger, attempt=2)
+    assert peer.cosign(old, true) == 3, "the made-up head is the answer"
+    new = peer.revoke()
+    assert peer.cosign(new, true) == 2
+    peer.restart()
+    assert peer.cosign(new, ledger) == 2, "the true ledger is remembered from now on"
+
+
+@pytest.mark.parametrize("since", [D - timedelta(days=300), D - timedelta(minutes=61)])
+def test_a_hospital_that_claims_a_theft_refills_nothing_of_a_sum_that_this_silo_signed(peer, since):
+    ledger = charged(STUDY, [0, 1, 2])
+    peer.cosign(peer.parties.old, ledger)
+    peer.sums([0, 1, 2])
+    new = peer.revoke(since)
+    for older in ([], ledger[:1], ledger[:2]):
+        with pytest.raises(CosignError, match="a stolen key forgives only what is in no sum"):
+            peer.cosign(new, older)
+    assert peer.cosign(new, ledger) == 3
+
+
+def test_what_version_06_kept_has_no_time_and_goes_on_binding(peer):
+    old, ledger = peer.parties.old, charged(STUDY, [0, 1])
+    Witness(peer.folder, peer.parties.south).cosign(thefts.stated(old, ledger))
+    StateFolder(peer.folder).witnessed_before("north").unlink()
+    new = peer.revoke(D - timedelta(days=300))
+    assert peer.cosign(new, ledger[:1]) == 2
+    assert peer.cosign(new, charged(STUDY, [2], ledger)) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'[{"at": "", "stated": {}}]', b'[{"at": "x"}]'])
+def test_a_damaged_memory_of_what_came_before_signs_nothing(peer, content):
+    peer.cosign(peer.parties.old, charged(STUDY, [0]))
+    StateFolder(peer.folder).witnessed_before("north").write_bytes(content)
+    with pytest.raises(CosignError, match=r"north\.received: the latest cosigned checkpoint cannot be read"):
+        peer.cosign(peer.parties.old, charged(STUDY, [0, 1]))

@@ -12,6 +12,8 @@ import stat
 import tarfile
 from contextlib import closing
 from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -21,8 +23,10 @@ from crypto.entropy import SystemEntropy
 from crypto.pki.at_rest import FormerKey
 from crypto.pki.identity import Identity, Role
 from crypto.pki.key_files import new_key
+from crypto.pki.known_keys import KnownKeys, Shown, read_memory
 from policies.errors import LedgerBusyError, LedgerMissingError
 from policies.ledger.cosign import Cosigned
+from policies.ledger.events import EntryRef
 from policies.ledger.ledger import Ledger, read_history
 from protos.chunks import ChunkHasher, ChunkList
 from protos.messages import Place, Tensor
@@ -203,6 +207,34 @@ def test_a_newer_or_equal_ledger_replaces_an_older_one_which_is_kept_aside(made,
     assert head(old) == 3
 
 
+def known(folder, *keys):
+    """Let the silo meet south with these keys, one admission each; return all that it has met it with."""
+    path = StateFolder(folder).known_keys
+    memory = KnownKeys(path, keeps=True)
+    memory.begin(Identity(Role.SILO, "north"), "0" * 64, enrolled_before=True)
+    for key in keys:
+        memory.require_newest(Shown("fedward://silo/south", key * 64, 1, key * 64, named=True, made=None))
+    return "".join(one.key[0] for one in read_memory(path).pins["fedward://silo/south"])
+
+
+def test_the_keys_of_others_are_backed_up_and_none_is_forgotten(state, tmp_path):
+    known(state, "1")
+    path = tmp_path / "b.backup"
+    make_backup(state, path, version="1.0", day=DAY)
+    known(state, "2")
+    put_back(path, state)
+    assert known(state) == "12"
+    StateFolder(state).known_keys.write_bytes(b"damaged\n")
+    put_back(path, state)
+    assert known(state) == "1"
+
+
+def test_a_backup_of_a_version_that_knew_no_keys_takes_none_away(made, state):
+    known(state, "1")
+    put_back(made, state)
+    assert known(state) == "1"
+
+
 def test_whoever_has_withdrawn_stays_away_by_whichever_of_both_lists(state, tmp_path):
     """A newer backup may come into a folder of last month: neither list is the newer one for certain."""
     withdrawn(state).add("both")
@@ -231,17 +263,26 @@ def vars_of(genesis):
     return {name: getattr(genesis, name) for name in genesis.__dataclass_fields__}
 
 
-def test_what_others_have_cosigned_is_never_lost(made, state, monkeypatch):
+def cosigned(monkeypatch, *sequences):
+    """Others have cosigned these entries of the ledger; the backup ends at entry 2."""
+    items = tuple(SimpleNamespace(checkpoint=SimpleNamespace(head=EntryRef(number, "0" * 64))) for number in sequences)
+    monkeypatch.setattr(Cosigned, "latest", lambda _: items)
+
+
+@pytest.mark.parametrize("sequences", [(7,), (3,), (1, 3), (3, 2)])
+def test_what_others_have_cosigned_is_never_lost(made, state, monkeypatch, sequences):
+    """Not one entry of it."""
     StateFolder(state).ledger.unlink()
-
-    class Item:
-        class checkpoint:  # noqa: N801
-            class head:  # noqa: N801
-                sequence = 7
-
-    monkeypatch.setattr(Cosigned, "latest", lambda _: (Item,))
-    with pytest.raises(BackupError, match=r"cosigned entry 7 .*fedward-silo ledger recover"):
+    cosigned(monkeypatch, *sequences)
+    with pytest.raises(BackupError, match=rf"cosigned entry {max(sequences)} .*fedward-silo ledger recover"):
         put_back(made, state)
+
+
+def test_a_backup_that_has_all_that_others_have_cosigned_is_put_back(made, state, monkeypatch):
+    StateFolder(state).ledger.unlink()
+    cosigned(monkeypatch, 1, 2)
+    put_back(made, state)
+    assert head(state) == 2
 
 
 def test_a_damaged_ledger_is_not_judged_but_left_to_a_person(made, state):
@@ -330,3 +371,67 @@ def test_what_is_no_backup_is_refused(tmp_path, content):
     (tmp_path / "b").write_bytes(content)
     with pytest.raises(BackupError, match="no backup of an agent"):
         put_back(tmp_path / "b", tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite3", "manifest.json", f"studies/{OVER}/personal.safetensors"])
+def test_a_name_that_comes_twice_is_refused(made, tmp_path, name):
+    """Which of the two counts would be for the reader to say."""
+    with tarfile.open(made) as archive:
+        member = archive.getmember(name)
+        content = archive.extractfile(member).read()
+    with tarfile.open(made, "a") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(BackupError, match=f"'{name}' does not belong into a backup"):
+        put_back(made, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_ledger_of_a_backup_has_every_entry_that_its_state_can_know_of(state, tmp_path, monkeypatch):
+    """The agent charges while the copy is made, right after the state was copied."""
+    copy = backups._copy_database
+
+    def copying(source, to):
+        done = copy(source, to)
+        if source == StateFolder(state).database:
+            note(state, "three")
+        return done
+
+    monkeypatch.setattr(backups, "_copy_database", copying)
+    assert make_backup(state, tmp_path / "b", version="1.0", day=DAY).entries == 3
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Files and folders in the order in which they were synced, and renames between them."""
+    done, fsync, rename = [], os.fsync, Path.rename
+
+    def watched(handle):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        done.append((path, path.stat().st_size if path.is_file() else None))
+        return fsync(handle)
+
+    def renamed(path, target):
+        done.append((path, target))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(Path, "rename", renamed)
+    return done
+
+
+def test_a_backup_is_on_the_disk_whole_before_its_command_ends(state, tmp_path, synced):
+    out = tmp_path / "b"
+    make_backup(state, out, version="1.0", day=DAY)
+    assert (out, out.stat().st_size) in synced
+    assert (tmp_path, None) in synced[synced.index((out, out.stat().st_size)) :]
+
+
+def test_what_is_put_back_is_on_the_disk_before_it_has_its_name(made, state, tmp_path, synced):
+    new = tmp_path / "new"
+    put_back(made, new)
+    fresh, moved = next((place, one) for one, (place, target) in enumerate(synced) if target == new)
+    before = {path.relative_to(fresh) for path, _ in synced[:moved] if path.is_relative_to(fresh)}
+    with tarfile.open(made) as archive:
+        files = {Path(name) for name in archive.getnames()} - {Path("manifest.json")}
+    assert before >= files
+    assert (tmp_path, None) in synced[moved:], "the name itself"

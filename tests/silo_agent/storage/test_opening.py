@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
+from datetime import date
 
 import numpy as np
 import pytest
@@ -11,12 +13,19 @@ import pytest
 from crypto.pki.at_rest import FormerKey
 from crypto.pki.identity import Identity, Role
 from crypto.pki.key_files import new_key
+from policies.errors import LedgerMissingError
+from policies.ledger.anchors import Anchors
+from policies.ledger.ledger import Debit, Ledger
+from policies.plan.cost import Cost
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
-from silo_agent.storage.errors import StateError, SumError
+from silo_agent.storage.backup import make_backup, restore
+from silo_agent.storage.errors import StateError, StateRolledBackError, SumError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.opening import open_state
+from silo_agent.storage.opening import open_state, read_state
+from silo_agent.storage.rows import Withdrawals
 from support.entropy import SeededEntropy
+from support.ledgers import NORTH
 
 KEY = FormerKey(Identity(Role.SILO, "north"), new_key()[1])
 STUDY = "5" * 64
@@ -24,6 +33,7 @@ PLACE = Place(STUDY, 2, 3)
 INTEGERS = np.array([5, -7, 2**30], np.int64)
 LABEL, OTHER = "a" * 64, "b" * 64
 SUM = "1" * 64
+DAY = date(2026, 3, 1)
 
 
 def opened(folder, seed=1):
@@ -33,6 +43,8 @@ def opened(folder, seed=1):
 @pytest.fixture
 def folder(tmp_path):
     """A folder of 0.6 in the middle of a study: it has no secret, and its digests are plain."""
+    (tmp_path / "state").mkdir()
+    Ledger.create(StateFolder(tmp_path / "state").ledger, NORTH)
     state = opened(tmp_path / "state")
     state.add_study(STUDY, b"{}")
     state.keep_release(PLACE, Tensor.HEADS, 3, INTEGERS, LABEL)
@@ -104,3 +116,130 @@ def test_a_folder_that_rests_on_a_secret_does_not_start_without_it(folder):
     with pytest.raises(StateError, match=r"secret\.sealed is gone"):
         opened(path)
     assert not StateFolder(path).secret.exists()
+
+
+# --- every file that a start reads, and what can become of it -------------------------------------------------------
+def charge(folder):
+    debit = Debit(STUDY, "d" * 64, 2, 3, {"heads": Cost("training", 1.0, 10.0, 1)})
+    with Ledger.open(StateFolder(folder).ledger, NORTH, budget_epsilon=10.0) as ledger:
+        ledger.charge(debit)
+
+
+def used(folder, seed):
+    """A folder whose agent has drawn for a charge, and of whose patients two have withdrawn."""
+    folder.mkdir()
+    Ledger.create(StateFolder(folder).ledger, NORTH)
+    state = opened(folder, seed)
+    charge(folder)
+    state.anchored.bind(Anchors(state.files.ledger))
+    state.keep_release(PLACE, Tensor.HEADS, 3, INTEGERS, LABEL)
+    withdrawals = Withdrawals(state.files, KEY, SeededEntropy(seed))
+    withdrawals.add("one")
+    older = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    state.promises.sign(PLACE, Tensor.HEADS, ("north", "south"))
+    withdrawals.add("two")
+    state.close()
+    opened(folder, seed).close()
+    return older
+
+
+def damaged(_folder, path, _older):
+    content = bytearray(path.read_bytes())
+    middle = slice(len(content) // 4, -len(content) // 4)
+    content[middle] = bytes(len(content[middle]))
+    path.write_bytes(bytes(content))
+
+
+def foreign(folder, path, _older):
+    other = folder.with_name("other")
+    used(other, 77)
+    shutil.copy(other / path.name, path)
+
+
+MISHAPS = {
+    "damaged": damaged,
+    "cut": lambda _folder, path, _older: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda _folder, path, _older: path.write_bytes(b""),
+    "gone": lambda _folder, path, _older: path.unlink(),
+    "older": lambda _folder, path, older: path.write_bytes(older[path.name]),
+    "foreign": foreign,
+}
+SAID = {
+    ("state.sqlite3", "damaged"): "state.sqlite3 is damaged, or cannot be used",
+    ("state.sqlite3", "cut"): "state.sqlite3 is damaged, or cannot be used",
+    ("state.sqlite3", "empty"): "state.sqlite3 is empty, but the ledger has 1 charges",
+    ("state.sqlite3", "gone"): "state.sqlite3 is gone, but the ledger has 1 charges",
+    ("state.sqlite3", "older"): None,
+    ("state.sqlite3", "foreign"): "state.sqlite3 belongs to another state folder than secret.sealed",
+    ("secret.sealed", "damaged"): "secret.sealed was sealed by another key, or was changed",
+    ("secret.sealed", "cut"): "secret.sealed was sealed by another key, or was changed",
+    ("secret.sealed", "empty"): "secret.sealed was sealed by another key, or was changed",
+    ("secret.sealed", "gone"): "secret.sealed is gone",
+    ("secret.sealed", "foreign"): "state.sqlite3 belongs to another state folder than secret.sealed",
+    ("withdrawn.sealed", "damaged"): "withdrawn.sealed in the state folder was sealed by another key, or was changed",
+    ("withdrawn.sealed", "cut"): "withdrawn.sealed in the state folder was sealed by another key, or was changed",
+    ("withdrawn.sealed", "empty"): "withdrawn.sealed in the state folder was sealed by another key, or was changed",
+    ("withdrawn.sealed", "gone"): "withdrawn.sealed is gone: 2 people had withdrawn, and 0 are on the list",
+    ("withdrawn.sealed", "older"): "withdrawn.sealed is older than it was: 2 people had withdrawn, and 1 are on the",
+}
+
+
+@pytest.mark.parametrize(("name", "mishap"), SAID)
+def test_a_file_that_is_not_as_it_was_left_is_told_in_one_sentence_and_nothing_is_made_anew(tmp_path, name, mishap):
+    folder = tmp_path / "state"
+    older = used(folder, 1)
+    MISHAPS[mishap](folder, folder / name, older)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    said = SAID[name, mishap]
+    if said is None:  # known by the ledger, when it comes to the study
+        state = opened(folder, 2)
+        state.anchored.bind(Anchors(state.files.ledger))
+        with pytest.raises(StateRolledBackError, match="older than the ledger"):
+            state.anchored.require(PLACE)
+        state.close()
+        return
+    for _ in range(2):
+        with pytest.raises(StateError) as fault:
+            opened(folder, 2)
+        text = str(fault.value)
+        assert said in text
+        assert "\n" not in text
+        assert "put" in text
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_first_start_needs_a_ledger_that_has_charged_nothing(tmp_path):
+    with pytest.raises(LedgerMissingError):
+        opened(tmp_path / "none")
+    assert not StateFolder(tmp_path / "none").secret.exists()
+    folder = tmp_path / "state"
+    folder.mkdir()
+    Ledger.create(StateFolder(folder).ledger, NORTH)
+    opened(folder).close()
+    StateFolder(folder).database.unlink()  # as after a death between secret and database
+    opened(folder).close()
+
+
+def test_a_command_that_only_reads_makes_nothing(tmp_path):
+    with pytest.raises(StateError, match="no agent was started with this folder, or it is lost"):
+        read_state(tmp_path)
+    assert not list(tmp_path.iterdir())
+    used(tmp_path / "state", 1)
+    state = read_state(tmp_path / "state")
+    with pytest.raises(StateError, match=r"was opened without secret\.sealed"):
+        state.release(PLACE, Tensor.HEADS, 3)
+    state.close()
+
+
+def test_without_database_and_backup_the_ledger_alone_is_put_back_and_no_charged_round_goes_on(tmp_path):
+    folder = tmp_path / "state"
+    used(folder, 1)
+    StateFolder(folder).database.unlink()
+    make_backup(folder, tmp_path / "a.backup", version="1.0", day=DAY)
+    restore(tmp_path / "a.backup", folder, data_set=NORTH.data_set, day=DAY, key=lambda: KEY)
+    state = opened(folder, 3)
+    state.anchored.bind(Anchors(state.files.ledger))
+    with pytest.raises(StateRolledBackError):
+        state.keep_release(PLACE, Tensor.HEADS, 3, INTEGERS, LABEL)
+    state.keep_release(Place(STUDY, 3, 1), Tensor.HEADS, 1, INTEGERS, LABEL)
+    state.close()

@@ -7,8 +7,10 @@
     POST /timestamp                       a stamp of a digest (RFC 3161, 3.4), if this authority has a key for it
     GET  /healthz                         whether it answers
 
-Guarantees: every request gets one answer. A refusal is one sentence for the caller to read; of an unforeseen error only
-the log says more. No token, no secret and no request stands in a log.
+Guarantees: every request gets one answer, and lists are handed out whatever the others ask for: one certificate is
+renewed a few times a minute at most, and who asks for lists never waits for another's renewal if there are any. A
+refusal is one sentence for the caller to read; of an unforeseen error only the log says more. No token, no secret and
+no request stands in a log.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import binascii
 import hashlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -40,6 +43,9 @@ MAX_BODY = 1 << 14
 REPLY_TYPE = "application/timestamp-reply"
 FRESH_SECONDS = 1.0
 """How long the lists are handed out before the register is asked again."""
+RENEWALS, RENEWAL_SECONDS = 6, 60.0
+"""So many requests to renew one certificate are looked at in so many seconds. A program renews every other day."""
+_MOST_CALLERS = 10_000
 Environ = dict[str, Any]
 Start = Callable[[str, list[tuple[str, str]]], object]
 
@@ -63,6 +69,25 @@ class _Lists:
     guard: threading.Lock = field(default_factory=threading.Lock)
 
 
+class _Pace:
+    """How often each certificate has asked lately."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._asked, self._guard = clock, dict[str, deque[float]](), threading.Lock()
+
+    def allows(self, certificate_pem: str) -> bool:
+        """Whether this certificate may ask once more now."""
+        now, name = self._clock(), hashlib.sha256(certificate_pem.encode()).hexdigest()
+        with self._guard:
+            if len(self._asked) >= _MOST_CALLERS:
+                self._asked = {one: times for one, times in self._asked.items() if times[-1] > now - RENEWAL_SECONDS}
+            times = self._asked.setdefault(name, deque(maxlen=RENEWALS))
+            if len(times) == RENEWALS and times[0] > now - RENEWAL_SECONDS:
+                return False
+            times.append(now)
+            return True
+
+
 class Est:
     """The WSGI application. It may be called by many threads."""
 
@@ -74,6 +99,7 @@ class Est:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authority, self._stamps, self._clock, self._lists = authority, stamps, clock, _Lists()
+        self._pace = _Pace(clock)
         self._routes: dict[tuple[str, str], Callable[[Environ], Reply]] = {
             ("GET", f"{EST}/cacerts"): self._authorities,
             ("POST", f"{EST}/simpleenroll"): self._enroll,
@@ -126,6 +152,10 @@ class Est:
         if not shown:
             msg = "show the certificate that is to be renewed, in TLS; for a first one, use simpleenroll with a token"
             raise EnrolmentError(msg)
+        if not self._pace.allows(shown):
+            again = (("Retry-After", str(int(RENEWAL_SECONDS))),)
+            too_often = b"this certificate asks too often; find out which program does, and ask again in a minute\n"
+            return Reply(HTTPStatus.TOO_MANY_REQUESTS, too_often, headers=again)
         return self._certified(self._authority.renew(_request(environ), shown.encode()), environ)
 
     def _timestamp(self, environ: Environ) -> Reply:
@@ -144,11 +174,16 @@ class Est:
         return _certificates(pem, HTTPStatus.OK)
 
     def _newest(self) -> bytes:
-        with self._lists.guard:
+        lists = self._lists
+        if not lists.guard.acquire(blocking=not lists.pem):
+            return lists.pem  # somebody is looking for newer ones
+        try:
             now = self._clock()
-            if now >= self._lists.at + FRESH_SECONDS:
-                self._lists.pem, self._lists.at = self._authority.lists_pem(), now
-            return self._lists.pem
+            if now >= lists.at + FRESH_SECONDS:
+                lists.pem, lists.at = self._authority.lists_pem(), now
+            return lists.pem
+        finally:
+            lists.guard.release()
 
 
 def _certificates(pem: bytes, status: HTTPStatus) -> Reply:

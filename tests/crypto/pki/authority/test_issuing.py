@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -13,14 +15,13 @@ from crypto.pki.admission import Token
 from crypto.pki.authority import building, issuing, root
 from crypto.pki.authority.building import read_request
 from crypto.pki.authority.issuing import LIFE, IssuingAuthority
-from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
-from crypto.pki.enrolment import create_request
+from crypto.pki.enrolment import create_request, request_of
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import ends, parse_certificate, subject_of, to_pem
 from crypto.pki.revocation import RevocationLists
-from tests.support.online import Online, load, subject, week
+from tests.support.online import Online, load, register_of, subject, week
 
 DAY = timedelta(days=1)
 
@@ -49,7 +50,7 @@ def test_a_token_becomes_a_certificate_of_a_week_that_all_accept(online):
     assert credential.chain_pem == credential.certificate_pem + to_pem(online.authority.certificate)
     hub = load(online.enrol("coordinator", "hub"))
     assert hub.trust.identify(credential.certificate_pem, role=Role.SILO).name == "north"
-    with Register.open(online.issuing) as register:
+    with register_of(online.issuing) as register:
         kinds = [entry["kind"] for entry in register.entries()]
     assert kinds == ["redemption", "certificate"] * 2
 
@@ -93,23 +94,46 @@ def test_an_admission_that_either_authority_takes_back_is_over(online):
         online.bring_lists(home)
         with pytest.raises(CertificateError, match="was revoked as of"):
             load(home)
-        if name == "south":
-            with pytest.raises(EnrolmentError, match=r"the admission of fedward://silo/south .* was revoked"):
-                online.authority.redeem((home / "request.csr").read_bytes(), token)
+        with pytest.raises(EnrolmentError, match=rf"the admission of fedward://silo/{name} .* was revoked"):
+            online.authority.redeem((home / "request.csr").read_bytes(), token)
+
+
+def test_a_token_that_nobody_has_redeemed_is_taken_back_with_the_party_and_a_newer_one_counts(online):
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    (told,) = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "a mistake")
+    assert told == "no token that was made for fedward://silo/north until now is redeemed here"
+    with pytest.raises(EnrolmentError, match="was revoked as of"):
+        online.authority.redeem(asked, token)
+    with pytest.raises(EnrolmentError, match="there is nothing of fedward://silo/north"):
+        online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "again")
+    later = online.admit("silo", "north", now=datetime.now(UTC) + DAY)
+    assert ends(online.authority.redeem(asked, later))
+
+
+def test_a_data_set_has_one_silo_for_the_issuing_authority_too(online):
+    """Whatever became of the root's register."""
+    online.enrol("silo", "north")
+    for name in ("issued.jsonl", "issued.head"):  # as from a backup of before
+        (online.root / name).unlink()
+    (online.root / "issued.jsonl").touch()
+    token = online.admit("silo", "other", data_set="north-ward")
+    asked = request(online, "other", token.admission.subject)
+    with pytest.raises(EnrolmentError, match="the data set north-ward was certified for fedward://silo/north"):
+        online.authority.redeem(asked, token)
 
 
 def test_a_party_whose_certificate_has_ended_is_revoked_too(online):
     """The token's key could redeem it again."""
     token, asked = online.admit("silo", "north"), request(online, "north")
     online.authority.redeem(asked, token, now=datetime.now(UTC) - 9 * DAY)
-    (told,) = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
+    _, told = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
     assert told.startswith("revoked the admission of fedward://silo/north, here")
     with pytest.raises(EnrolmentError, match="was revoked as of"):
         online.authority.redeem(asked, token)
 
 
 def revoke_at_root(online, uri):
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         issuing.take_back(register, uri, None, datetime.now(UTC), "left", datetime.now(UTC))
     online.publish()
 
@@ -134,6 +158,27 @@ def test_no_certificate_outlives_the_admission_and_then_there_are_none(online):
     assert ends(pem) == token.admission.expires
     with pytest.raises((EnrolmentError, CertificateError), match=r"the admission of .* ended on|expired on"):
         online.authority.renew(asked, pem, now=token.admission.expires)
+
+
+def test_no_certificate_outlives_any_authority_above_it(tmp_path):
+    """Whichever of root, issuing authority, admission and a week is over first."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    for number, (of_root, of_issuing, admitted) in enumerate(((3, 99, 99), (99, 3, 99), (99, 99, 3), (99, 99, 99))):
+        top, online = tmp_path / str(number), Online(tmp_path / f"{number}-online")
+        root.init(top, "Short", of_root)
+        keeper = root.load(top, None)
+        times = (now - timedelta(minutes=5), now + of_issuing * DAY)
+        key = online.stolen.key.public_key()
+        mine = building.issuing("Issuing of tests", key, ["localhost"], times, keeper.above)
+        (online.issuing / issuing.BUNDLE_FILE).write_bytes((top / "authority.pem").read_bytes() + mine)
+        (online.issuing / issuing.ROOT_LISTS_FILE).write_bytes(root.publish(top))
+        authority, asked = IssuingAuthority.load(online.issuing), request(online, "north")
+        token = root.admit(top, subject("silo", "north"), days=2, redeem_days=1)
+        longer = replace(token.admission, expires=now + admitted * DAY).signed(keeper.key)
+        pem = authority.redeem(asked, Token(longer, token.secret), now=now)
+        top_ends = parse_certificate((top / "authority.pem").read_bytes()).not_valid_after_utc
+        assert ends(pem) == min(now + LIFE, top_ends, times[1], longer.expires)
+        assert ends(pem) < now + 4 * DAY or number == 3
 
 
 def test_whom_the_root_certified_itself_needs_a_token_to_renew_online(online):
@@ -176,7 +221,7 @@ def test_no_address_is_certified_online(online):
 
 def test_a_revoked_issuing_authority_certified_nobody(online):
     home = online.enrol("silo", "north")
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         serial = online.authority.certificate.serial_number
         issuing.take_back(register, None, serial, datetime.now(UTC), "stolen", datetime.now(UTC))
     online.publish()
@@ -198,7 +243,9 @@ def test_an_issuing_authority_is_prolonged_and_what_it_certified_before_and_afte
     trust = Trust(online.pem, lambda: RevocationLists.read(online.authority.lists_pem(later), Bundle.read(online.pem)))
     for home, later in ((before, now + DAY), (after, now + 12 * DAY)):
         trust.identify((home / "certificate.pem").read_bytes(), now=later)
-    assert trust.identify((before / "certificate.pem").read_bytes(), as_of=now).name == "north", "years later too"
+    assert trust.identify((before / "certificate.pem").read_bytes(), now=later, as_of=now).name == "north", (
+        "years later too"
+    )
 
 
 def asked(online):
@@ -207,7 +254,7 @@ def asked(online):
 
 def test_a_stolen_issuing_key_is_revoked_under_every_certificate_that_it_has(online):
     root.delegate(online.root, asked(online), days=90, hosts=[])
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         serial = online.authority.certificate.serial_number
         told = issuing.take_back(register, None, serial, datetime.now(UTC), "stolen", datetime.now(UTC))
     assert len(told) == 2
@@ -228,11 +275,11 @@ def test_lists_are_made_anew_when_half_of_their_time_is_over(online, monkeypatch
     first = online.authority.lists_pem(now)
     assert online.authority.lists_pem(now + timedelta(hours=23)) == first
     with monkeypatch.context() as patch:
-        patch.setattr(Register, "entries", lambda _: 1 / 0)
-        assert online.authority.lists_pem(now + timedelta(hours=23)) == first, "a register of years is long to read"
+        patch.setattr(issuing.RevocationLists, "read", lambda *_: 1 / 0)
+        assert online.authority.lists_pem(now + timedelta(hours=23)) == first, "lists of years are long to read"
     assert online.authority.lists_pem(now + timedelta(hours=25)) != first
-    with pytest.raises(EnrolmentError, match="there is nothing of fedward://silo/nobody in this register"):
-        online.authority.revoke("fedward://silo/nobody", None, now, "-")
+    with pytest.raises(EnrolmentError, match="there is nothing of the serial number 5 in this register"):
+        online.authority.revoke(None, 5, now, "-")
 
 
 def test_files_that_are_missing_or_of_another_authority_are_named(online, tmp_path):
@@ -273,6 +320,35 @@ def test_the_institution_is_part_of_the_admission(online, trust):
     assert subject_of(parse_certificate(pem)) == run_by
     assert trust.identify(pem) == north.identity
     root.admit(online.root, Subject(north.identity, north.data_set, "vivantes"), days=30, redeem_days=5)
+
+
+def test_who_is_not_in_the_register_is_not_renewed(online):
+    """The issuing key was stolen, or the register was put back."""
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    files = [online.issuing / name for name in ("issued.jsonl", "issued.head")]
+    before = [path.read_bytes() if path.exists() else b"" for path in files]
+    first = online.authority.redeem(asked, token)
+    online.authority.renew(asked, first)
+    key = ec.generate_private_key(ec.SECP256R1())
+    forged = building.leaf(
+        token.admission.subject, (), key.public_key(), week(), online.stolen.above, admission=token.admission
+    )
+    theirs, _ = request_of(pem_of(key), token.admission.subject)
+    with pytest.raises(EnrolmentError, match="is not in this authority's register"):
+        online.authority.renew(theirs, forged)
+    kept = [path.read_bytes() for path in files]
+    files[0].write_bytes(before[0])
+    files[1].unlink()
+    with pytest.raises(EnrolmentError, match="is not in this authority's register: either the register was put back"):
+        online.authority.renew(asked, first)
+    for path, content in zip(files, kept, strict=True):
+        path.write_bytes(content)
+    online.authority.renew(asked, first)
+
+
+def pem_of(key):
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
 
 
 def test_one_party_fills_no_register_and_keeps_nobody_else_waiting(online, monkeypatch):

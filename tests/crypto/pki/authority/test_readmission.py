@@ -11,12 +11,11 @@ from crypto.pki.admission import Token
 from crypto.pki.authority import readmission, root
 from crypto.pki.authority.issuing import BUNDLE_FILE, REQUEST_FILE, ROOT_LISTS_FILE, IssuingAuthority, take_back
 from crypto.pki.authority.readmission import READMISSIONS_FILE
-from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.pki.joining.enrol import enrol
 from crypto.pki.reading import parse_certificate, to_pem
-from tests.support.online import LOOPBACK, Online, load, serving, subject
+from tests.support.online import LOOPBACK, Online, load, register_of, serving, subject
 
 DAY = timedelta(days=1)
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -68,7 +67,7 @@ def test_who_is_admitted_is_admitted_again_and_nobody_else(online):
     for name in ("north", "south", "west"):
         online.enrol("silo", name)
     online.admit("silo", "east", days=1)
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         take_back(register, "fedward://silo/south", None, NOW, "left", NOW)
     made = root.readmit(online.root, days=700, now=NOW + 2 * DAY)
     assert sorted(one.subject.identity.name for one in made) == ["north", "west"]
@@ -92,7 +91,7 @@ def test_a_renewed_certificate_carries_the_admission_that_lasts_longest(online):
     serve(online, admissions=readmission.to_json(made))
     online.renew(home)
     assert admitted(home)[1] == made[0].expires > first[1]
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         take_back(register, None, made[0].serial, NOW, "a mistake", NOW)
     online.publish()
     with pytest.raises(CertificateError, match="the admission of fedward://silo/north was revoked as of"):
@@ -103,7 +102,7 @@ def test_what_was_taken_back_here_is_not_undone_by_a_root_that_did_not_know(onli
     home = online.enrol("silo", "north")
     serve(online, admissions=readmission.to_json(root.readmit(online.root, days=700)))
     holder = Trust.load(home / "authority.pem").examine((home / "certificate.pem").read_bytes())
-    with Register.open(online.issuing) as register:
+    with register_of(online.issuing) as register:
         register.revoke(holder.admission[0].serial, NOW, "the admission of north, here", "left")
     with pytest.raises(EnrolmentError, match="was revoked as of"):
         online.renew(home)
@@ -115,7 +114,7 @@ def test_who_has_a_token_after_a_readmission_was_taken_back_is_renewed_by_the_to
     made = root.readmit(online.root, days=700)
     serve(online, admissions=readmission.to_json(made))
     online.renew(home)
-    with Register.open(online.issuing if where == "issuing" else online.root) as register:
+    with register_of(online.issuing if where == "issuing" else online.root) as register:
         take_back(register, "fedward://silo/north", None, NOW, "stolen", NOW)
     online.publish()
     again = online.enrol("silo", "north", home=tmp_path / "again")
@@ -160,10 +159,8 @@ def test_a_root_is_changed_and_the_parties_only_add_the_new_one(online, tmp_path
     token = root.admit(tmp_path / "second", subject("silo", "west"), days=300, redeem_days=14)
     with serving(online) as url:  # which shows the chain to the old root
         enrol(tmp_path / "west", token, url=url)
-    assert (
-        load(tmp_path / "west").trust.examine((tmp_path / "west" / "certificate.pem").read_bytes()).issuer.root.pem
-        == second
-    )
+    west = load(tmp_path / "west")
+    assert west.trust.examine(west.certificate_pem).issuer.root.pem == second
 
     serve(online, new, lists)
     for home in homes:

@@ -5,13 +5,20 @@ import hashlib
 import json
 import os
 import threading
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import EnrolmentError
+from crypto.pki.authority import entries
+from crypto.pki.authority import register as register_module
 from crypto.pki.authority import root as authority
-from crypto.pki.authority.register import REGISTER_FILE, Register
+from crypto.pki.authority.entries import REGISTER_FILE
+from crypto.pki.authority.register import HEAD_FILE, Head, Known, Register
 from crypto.pki.identity import Identity, Role, Subject
+from support.online import register_of
 
 
 def silo(name, data_set):
@@ -34,12 +41,12 @@ def pem(root):
 
 def record(root, pem, *subjects):
     for subject in subjects:
-        with Register.open(root) as register:
+        with register_of(root) as register:
             register.record(pem, subject, ())
 
 
 def require_free(root, subject):
-    with Register.open(root) as register:
+    with register_of(root) as register:
         register.require_free(subject)
 
 
@@ -94,17 +101,134 @@ def test_a_register_that_cannot_be_read_certifies_nobody(root, pem, line):
 def test_an_entry_that_a_crash_cut_short_anywhere_is_taken_away_and_nothing_else(root, pem):
     path, west = root / REGISTER_FILE, silo("west", "west-ward")
     record(root, pem, NORTH)
-    before = path.read_bytes()
+    before, head = path.read_bytes(), (root / HEAD_FILE).read_bytes()
     record(root, pem, west)
     whole = path.read_bytes()
-    for end in (*range(len(before), len(whole), 29), len(whole) - 1):
+    (root / HEAD_FILE).write_bytes(head)  # it is signed after the entry, and then the call returns
+    for end in (*range(len(before), len(whole), 29), len(whole) - 1, len(whole)):
         path.write_bytes(whole[:end])
-        with Register.open(root) as register:
-            assert len(register.entries()) == 1
+        with register_of(root) as register:
+            assert len(register.entries()) == register.index.count == 1
         assert path.read_bytes() == before
     path.write_bytes(before + bytes(512))
     record(root, pem, west)
     require_free(root, west)
+
+
+def test_what_the_authority_did_not_sign_is_found_out(root, pem):
+    """A line taken away at the end, all hashed anew, lines of somebody else, a head of another or none."""
+    record(root, pem, NORTH, silo("south", "south-ward"), silo("west", "west-ward"))
+    path, head = root / REGISTER_FILE, root / HEAD_FILE
+    whole, signed = path.read_bytes(), head.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    other = ec.generate_private_key(ec.SECP256R1())
+    for content, why in (
+        (b"".join(lines[:2]), "has 2 entries that are not the 3 which this authority has signed"),
+        (b"", "has 0 entries that are not the 3"),
+        (chained(lines[1:]), "has 2 entries that are not the 3"),
+        (chained([lines[0].replace(b"north", b"ghost"), *lines[1:]]), "has 3 entries that are not the 3"),
+        (chained([*lines, lines[0], lines[1]]), "has 5 entries that are not the 3"),
+    ):
+        path.write_bytes(content)
+        for write in (record, lambda root, pem, subject: require_free(root, subject)):
+            with pytest.raises(EnrolmentError, match=why):
+                write(root, pem, silo("second", "north-ward"))
+    path.write_bytes(whole)
+    for content, why in (
+        (None, r"issued\.head, which signs the register, is not there"),
+        (b"{}", r"issued\.head cannot be read"),
+        (signed.replace(b'"entries": 3', b'"entries": 2'), "was not signed by this authority"),
+        (resigned(signed, other), "was not signed by this authority"),
+    ):
+        head.unlink() if content is None else head.write_bytes(content)
+        for opened in (register_of(root), Register.open(root)):
+            with pytest.raises(EnrolmentError, match=why), opened:
+                pass
+    head.write_bytes(signed)
+    require_free(root, NORTH)
+
+
+def chained(lines):
+    """The lines with their numbers and hashes made to fit, as anybody can."""
+    content = b""
+    for number, line in enumerate(lines, 1):
+        entry = {**json.loads(line), "number": number, "previous": hashlib.sha256(content).hexdigest()}
+        content += json.dumps(entry, sort_keys=True).encode() + b"\n"
+    return content
+
+
+def resigned(signed, key):
+    head = json.loads(signed)
+    message = Head.to_sign(head["entries"], head["sha256"])
+    return json.dumps({**head, "signature": key.sign(message, ec.ECDSA(hashes.SHA256())).hex()}).encode()
+
+
+def test_a_register_of_version_0_6_gets_its_head_with_the_next_entry(root, pem):
+    record(root, pem, NORTH, silo("south", "south-ward"))
+    path, content = root / REGISTER_FILE, b""
+    for line in path.read_bytes().splitlines():
+        entry = {**json.loads(line), "previous": hashlib.sha256(content).hexdigest()}
+        del entry["number"]
+        content += json.dumps(entry, sort_keys=True).encode() + b"\n"
+    path.write_bytes(content)
+    (root / HEAD_FILE).unlink()
+    require_free(root, NORTH)
+    assert not (root / HEAD_FILE).exists()
+    record(root, pem, silo("west", "west-ward"))
+    path.write_bytes(content)
+    with pytest.raises(EnrolmentError, match="has 2 entries that are not the 3"):
+        require_free(root, NORTH)
+
+
+def test_only_the_authority_writes(root, pem):
+    with Register.open(root) as register, pytest.raises(EnrolmentError, match="was opened to read"):
+        register.record(pem, NORTH, ())
+    assert (root / REGISTER_FILE).read_bytes() == b""
+
+
+def test_an_entry_is_on_the_disk_with_its_head_before_the_call_returns(root, pem, monkeypatch):
+    done, real = [], os.fsync
+
+    def noted(handle):
+        done.append(Path(f"/proc/self/fd/{handle}").readlink())
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    record(root, pem, NORTH)
+    assert [one.name for one in done] == [REGISTER_FILE, f".{HEAD_FILE}.new", "root"]
+
+
+def test_a_program_reads_again_only_what_others_have_written(root, pem, monkeypatch):
+    known, key = Known(), authority.load(root, None).key
+    with Register.open(root, key, known) as register:
+        register.record(pem, NORTH, ())
+    read = []
+    real = entries.Index.add
+    monkeypatch.setattr(entries.Index, "add", lambda self, line: read.append(line) or real(self, line))
+    with Register.open(root, key, known) as register:
+        register.record(pem, silo("south", "south-ward"), ())
+    assert len(read) == 1, "the one that it wrote"
+    record(root, pem, silo("west", "west-ward"))
+    read.clear()
+    with Register.open(root, key, known) as register, pytest.raises(EnrolmentError, match="was certified for"):
+        register.require_free(silo("other", "west-ward"))
+    assert len(read) == 3
+
+
+def test_what_could_not_be_written_is_not_remembered(root, pem, monkeypatch):
+    known, key = Known(), authority.load(root, None).key
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for target, name in ((os, "fsync"), (register_module, "replace")):
+        with monkeypatch.context() as patch, Register.open(root, key, known) as register:
+            patch.setattr(target, name, full)
+            with pytest.raises(EnrolmentError, match="cannot be written"):
+                register.record(pem, NORTH, ())
+        with Register.open(root, key, known) as register:
+            assert register.index.count == 0
+    record(root, pem, silo("other", "north-ward"))
 
 
 def test_a_register_that_is_lost_or_full_certifies_nobody(root, pem, monkeypatch):
@@ -131,7 +255,7 @@ def test_one_waits_for_the_other(root, pem):
             refused.append(error)
 
     thread = threading.Thread(target=other)
-    with Register.open(root) as register:
+    with register_of(root) as register:
         register.require_free(NORTH)
         thread.start()
         thread.join(0.2)
@@ -150,7 +274,7 @@ def test_who_changes_or_removes_an_entry_is_found_out(root, pem):
         with pytest.raises(EnrolmentError, match="does not follow from the lines before it"):
             record(root, pem, silo("new", "new"))
     path.write_bytes(b"".join(lines))
-    with Register.open(root) as register:
+    with register_of(root) as register:
         assert register.head() == hashlib.sha256(b"".join(lines)).hexdigest()
 
 

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import building, issuing
 from crypto.pki.authority import root as authority
-from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import fingerprint, parse_certificate
+from support.online import register_of
 
 NORTH = Subject(Identity(Role.SILO, "north"), "north-ward")
 HUB = Subject(Identity(Role.COORDINATOR, "hub"))
@@ -171,7 +171,7 @@ def test_a_new_root_goes_on_with_the_register_so_that_no_data_set_gets_a_second_
         ):
             refused()
     authority.admit(tmp_path / "new", NORTH, days=9, redeem_days=1)
-    with Register.open(tmp_path / "new") as register:
+    with register_of(tmp_path / "new") as register:
         assert [one["kind"] for one in register.entries()] == ["certificate", "succession", "admission"]
         assert [one["kind"] for one in register.own()] == ["admission"], "it revokes nothing that another root signed"
 

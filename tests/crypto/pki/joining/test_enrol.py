@@ -16,6 +16,7 @@ from crypto.pki.joining import renewal
 from crypto.pki.joining.enrol import enrol
 from crypto.pki.joining.renewal import Files, Renewal
 from crypto.pki.key_files import read_passphrase
+from crypto.pki.reading import to_pem
 from support.online import Online, load, serving, subject
 
 
@@ -133,6 +134,20 @@ def test_a_service_that_shows_the_right_root_without_its_key_gets_no_token(onlin
         pytest.raises(EnrolmentError, match="does not show a certificate of this consortium's authority"),
     ):
         enrol(tmp_path / "north", online.admit("silo", "north"), url=there)
+    assert not asked
+
+
+def test_a_coordinator_that_stands_at_the_url_gets_no_token(online, tmp_path, monkeypatch):
+    """Its certificate names the host, as the service's does."""
+    hub, asked = online.enrol("coordinator", "gate"), []
+    shown = (hub / "certificate.pem").read_bytes() + to_pem(online.authority.certificate)
+    monkeypatch.setattr(online.authority, "server_credential", lambda _hosts: (shown, (hub / "key.pem").read_bytes()))
+    monkeypatch.setattr(online.authority, "redeem", lambda *given: asked.append(given))
+    with (
+        serving(online) as there,
+        pytest.raises(EnrolmentError, match=r"shows the certificate of a party .* so nothing was sent"),
+    ):
+        enrol(tmp_path / "north", online.admit("silo", "trusting"), url=there)
     assert not asked
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from crypto.errors import CertificateError, EnrolmentError
-from crypto.pki.authority import issuing, root
+from crypto.pki.authority import issuing, readmission, root
+from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.chain import Bundle
 from crypto.pki.joining import renewal as renewals
 from crypto.pki.joining.renewal import Files, Renewal, due, link_for
@@ -263,3 +264,47 @@ def test_who_was_away_until_the_lists_were_stale_fetches_them_when_it_starts(onl
         renewals.load(files, "https://localhost:1")
     assert renewals.load(files, url).identity.name == "away"
     assert renewals.load(files, None).identity.name == "away"
+
+
+class Tagged(Near):
+    """As the service: lists are sent only to who does not have them."""
+
+    def lists(self, tag=None):
+        self.asked.append(tag)
+        pem = self.online.authority.lists_pem(self.clock())
+        return "now", None if tag == "now" else pem
+
+
+def test_lists_that_were_deleted_are_fetched_again(party):
+    link = Tagged(party.online, lambda: party.now[0])
+    party.renewal._link = lambda: link
+    path = party.home / "crls.pem"
+    party.go(DAY / 24)
+    kept = path.read_bytes()
+    party.go(DAY / 24)
+    path.unlink()
+    party.go(DAY / 24)
+    assert link.asked == [None, "now", None]
+    assert path.read_bytes() == kept
+
+
+def test_until_the_root_has_named_the_key_the_certificate_is_renewed_every_two_hours(tmp_path, monkeypatch):
+    online, now = Online(tmp_path / "online"), [START]
+    monkeypatch.setattr("crypto.pki.certificates.datetime", Clock(now))
+    home = online.enrol("silo", "north", named=False)
+    credential, link = load(home), Near(online, lambda: now[0])
+    files = Files(*(home / name for name in ("certificate.pem", "key.pem", "authority.pem", "crls.pem")))
+    said = lambda *_: None  # noqa: E731
+    renewal = Renewal(credential, files, lambda: link, tell=said, on_times=said, clock=lambda: now[0])
+
+    def go(hours):
+        now[0] += timedelta(hours=hours)
+        renewal.look()
+        return len(link.asked)
+
+    assert [go(hours) for hours in (0, 1.9, 0.2, 1, 1.1)] == [1, 1, 2, 2, 3]
+    assert not credential.named
+    made = root.readmit(online.root, days=310, keys=online.authority.keys())
+    (online.issuing / READMISSIONS_FILE).write_bytes(readmission.to_json(made))
+    assert [go(hours) for hours in (2.1, 3, 20)] == [4, 4, 4]
+    assert credential.named

@@ -3,10 +3,13 @@ from types import SimpleNamespace
 import pytest
 
 from policies.documents.study import load_study
+from policies.ledger.events import Fault
+from policies.ledger.ledger import Ledger
 from silo_agent.cli.preflight import inside
 from silo_agent.cli.preflight.findings import Status
 from silo_agent.cli.preflight.shared import Subject, guarded
 from silo_agent.config import AgentConfig
+from support.ledgers import NORTH
 
 
 @pytest.fixture
@@ -31,6 +34,35 @@ def test_memory_that_is_taken_now_is_to_be_looked_at(subject, monkeypatch, tmp_p
     info.write_text(f"MemTotal: 99 kB\nMemAvailable:   {free} kB\n")
     monkeypatch.setattr(inside, "_FREE", info)
     assert inside.free_memory(subject).status is status
+
+
+FAULTS = [Fault("5" * 64, number, 1, "heads") for number in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "entry"),
+    [
+        ((), Status.OK, None),
+        ((FAULTS[0],), Status.FAILS, 1),
+        ((FAULTS[0], "cleared"), Status.OK, None),
+        ((FAULTS[0], "cleared", FAULTS[1]), Status.FAILS, 3),
+        ((FAULTS[0], FAULTS[1], "cleared"), Status.OK, None),
+        ((FAULTS[0], "cleared", FAULTS[1], "cleared"), Status.OK, None),
+        ((FAULTS[0], "withdrawn"), Status.FAILS, 1),
+    ],
+)
+def test_a_fault_fails_until_it_is_cleared_and_a_cleared_one_hides_no_new_one(subject, events, status, entry):
+    with Ledger.open(subject.settings.state / "ledger.sqlite3", NORTH, budget_epsilon=10.0) as ledger:
+        for event in events:
+            if event == "cleared":
+                ledger.clear_fault("A. Weber")
+            elif event == "withdrawn":
+                ledger.note("withdrawal", "one")
+            else:
+                ledger.note_fault(event)
+    found = inside.fault(subject)
+    assert found.status is status
+    assert found.text.startswith(f"entry {entry} " if entry else "none")
 
 
 def test_records_that_do_not_fit_are_to_be_looked_at_and_none_that_fits_fails(subject):

@@ -199,7 +199,7 @@ def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority)
     for name, days, status in (("early", 20, Status.OK), ("soon", 5, Status.LOOK), ("over", -1, Status.FAILS)):
         home = authority.credential("silo", name, period=(timedelta(days=-30), timedelta(days=days)))
         files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
-        settings = AgentConfig.model_construct(**files)
+        settings = AgentConfig.model_construct(**files, state=home)
         credential, finding = shared.load_credential(settings)
         assert finding.status is status, finding.text
         assert (credential is None) == (status is Status.FAILS)
@@ -231,7 +231,7 @@ def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path):
     files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
     kept = (home / "crls.pem").read_bytes()
     with serving_authority(online) as url:
-        settings = AgentConfig.model_construct(**files, authority_url=url)
+        settings = AgentConfig.model_construct(**files, state=home, authority_url=url)
         newest, asked = shared.ask_authority(settings)
     _, refused = shared.ask_authority(settings)
     assert asked.status is Status.OK

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
+import threading
 
 import pytest
 from structlog.testing import capture_logs
 
-from crypto.pki.authority.service.est import MAX_BODY, Est
+from crypto.pki.authority.service.est import EST, MAX_BODY, Est
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
 from crypto.pki.identity import Identity, Role
@@ -166,3 +167,46 @@ def test_other_paths_and_methods_are_refused_and_faults_tell_nothing(ask, online
         status, _, body = ask("GET", "/crls.pem")
     assert (status, b"ZeroDivision" in body) == (500, False)
     assert logs[0]["log_level"] == "error"
+
+
+def test_one_certificate_asks_a_few_times_a_minute_and_others_are_not_held_back(online, monkeypatch):
+    now, asked = [0.0], []
+    monkeypatch.setattr(online.authority, "renew", lambda _, shown: asked.append(shown) or 1 / 0)
+    application = Est(online.authority, clock=lambda: now[0])
+
+    def renew(certificate):
+        started, body = [], b"-----BEGIN"
+        given = {"REQUEST_METHOD": "POST", "PATH_INFO": f"{EST}/simplereenroll", "SSL_CLIENT_CERT": certificate}
+        more = {"CONTENT_LENGTH": str(len(body)), "wsgi.input": Body(body)}
+        list(application({**given, **more}, lambda *said: started.append(said)))
+        return int(started[0][0].split()[0]), dict(started[0][1]).get("Retry-After")
+
+    assert [renew("a")[0] for _ in range(8)] == [500] * 6 + [429] * 2
+    assert renew("a") == (429, "60")
+    assert renew("b")[0] == 500
+    now[0] = 59.9
+    assert renew("a")[0] == 429
+    now[0] = 60.0
+    assert [renew("a")[0] for _ in range(7)] == [500] * 6 + [429]
+    assert asked.count(b"a") == 12
+
+
+def test_lists_are_handed_out_while_somebody_else_waits_for_newer_ones(online, monkeypatch):
+    now, waiting, go = [0.0], threading.Event(), threading.Event()
+    application, real = Est(online.authority, clock=lambda: now[0]), online.authority.lists_pem
+    first = application._newest()
+
+    def slow():
+        waiting.set()
+        assert go.wait(60)
+        return real()
+
+    monkeypatch.setattr(online.authority, "lists_pem", slow)
+    now[0] = 5.0
+    other = threading.Thread(target=application._newest)
+    other.start()
+    assert waiting.wait(60)
+    assert application._newest() == first
+    go.set()
+    other.join(60)
+    assert application._newest() == first
