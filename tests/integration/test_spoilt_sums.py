@@ -62,6 +62,6 @@ def test_a_study_that_one_hospital_spoils_ends_with_the_others_model(tmp_path, t
     (said,) = {member.why for member in status.members if member.silo == NAMED_FIRST}
     assert "at least one of east, north, south, west; no smaller set can be proven" in said
     for silo in set(FOUR) - {NAMED_FIRST}:
-        entries = read_ledger(tmp_path / silo / "ledger.sqlite3").entries()
+        _, entries = read_ledger(tmp_path / silo / "state" / "ledger.sqlite3")
         assert [entry.debit.attempt for entry in entries if entry.debit.round == 0] == [1, 2]
         assert [entry.debit.attempt for entry in entries if entry.debit.round == 1] == [1]

@@ -101,6 +101,7 @@ def test_suspects_sit_out_in_turn_until_the_guilty_one_is_named(among):
     assert "5 attempts were spoilt, and fir took part in it, if at most 1 silo is hostile" in left.why
 
 
+@pytest.mark.slow
 def test_a_member_that_behaves_while_another_is_out_expels_nobody_by_name(among):
     run = among(4, 1, [CEDAR])
     spoil(run, lambda _: len(run.federation.coordinator.round.participants) == 4)
@@ -141,6 +142,7 @@ def test_nobody_honest_is_named_whoever_spoils(among, silos, colluders, guilty, 
     spoil(among(silos, colluders, guilty, mode=mode)).to_its_end()
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_changes_a_sum_has_no_member_named(among):
     run = among(4, 1, [])
     coordinator, honest = run.federation.coordinator, run.federation.coordinator._total
@@ -172,6 +174,7 @@ def test_who_deals_wrong_shares_is_named_by_the_key_of_that_note_and_not_its_vic
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right_key", [True, False])
 def test_who_complains_falsely_is_named_by_the_key_that_it_publishes(among, right_key):
     run = among(4, 1, [ELM])
@@ -188,6 +191,7 @@ def test_who_complains_falsely_is_named_by_the_key_that_it_publishes(among, righ
     assert progress.spoilt == ((ELM,),)
 
 
+@pytest.mark.slow
 def test_a_complaint_that_nothing_can_decide_names_nobody_and_nobody_leaves_for_it(among):
     run = among(4, 1, [ELM])
     told = iter([True])
