@@ -11,15 +11,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 from coordinator.errors import CoordinatorError
 from crypto.errors import FrameError
+from crypto.rings.adding import added
 from crypto.rings.rings import ring_of
 from protos.chunks import ChunkHasher
 
 
 class ContentAlteredError(CoordinatorError):
     """Bytes on the coordinator's disk are not the bytes that were uploaded. The message names the silos."""
+
+
+class _Hashed:
+    """Reads a file and hashes what is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._hasher = file, ChunkHasher()
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._hasher.update(data)
+        return data
+
+    @property
+    def digest(self) -> str:
+        return self._hasher.digest
 
 
 def check_content(path: Path, kind: str) -> None:
@@ -35,24 +53,17 @@ def add_contents(paths: Sequence[Path], digests: Sequence[str], kind: str, targe
 
     Raises `FrameError` (also if their sizes differ), `ContentAlteredError` and OSError.
     """
-    ring = ring_of(kind)
     if 0 in (sizes := {path.stat().st_size for path in paths}) or len(sizes) != 1:
         msg = "contributions that are added must have the same size; let the silos send theirs again"
         raise FrameError(msg)
     with ExitStack() as stack:
-        files = [stack.enter_context(path.open("rb")) for path in paths]
+        files = [_Hashed(stack.enter_context(path.open("rb"))) for path in paths]
+        frames = added(kind, files)
         target.parent.mkdir(parents=True, exist_ok=True)
         out = stack.enter_context(target.open("wb"))
-        hashers = [ChunkHasher() for _ in files]
-        while first := files[0].read(ring.frame_bytes):
-            hashers[0].update(first)
-            total = ring.read(first)
-            for file, hasher in zip(files[1:], hashers[1:], strict=True):
-                frame = file.read(len(first))
-                hasher.update(frame)
-                ring.add(total, ring.read(frame))
-            out.write(ring.write(total))
-    altered = [path.stem for path, hasher, known in zip(paths, hashers, digests, strict=True) if hasher.digest != known]
+        for frame in frames:
+            out.write(frame)
+    altered = [path.stem for path, file, known in zip(paths, files, digests, strict=True) if file.digest != known]
     if altered:
         msg = (
             f"the contribution of {', '.join(altered)} was altered on the coordinator's disk; check the disk. The next"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from coordinator.core import study as studies
+from coordinator.core.blame import known
 from coordinator.core.events import Clear, Effect
 from coordinator.core.state import OVER, Phase, Round
 from coordinator.core.study import Life, Progress, Silo
@@ -51,8 +52,8 @@ def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:
     aside = not silo.why and silo.name not in progress.asked
     return MemberStatus(
         silo.name,
-        _state(silo, round_),
-        sentence(_why(silo, round_) or (_SLOW.format(taken.attempts) if aside else "")),
+        _state(silo, round_, progress.aside),
+        sentence(_why(silo, round_, progress) or (_SLOW.format(taken.attempts) if aside else "")),
         seen,
         slow_seconds=taken.seconds,
         slow_budget=progress.budget,
@@ -153,20 +154,24 @@ def _waiting_for(progress: Progress) -> tuple[str, ...]:
     return progress.round.waiting_for if progress.round and progress.life in studies.LIVE else ()
 
 
-def _state(silo: Silo, round_: Round | None) -> str:
+def _state(silo: Silo, round_: Round | None, aside: Collection[str]) -> str:
     if silo.why:
         return "left"
     if round_ and silo.name in round_.lost:
         return "lost"
     if silo.away:
         return "away"
+    if silo.name in aside:
+        return "aside"
     return "active" if round_ and silo.name in round_.names else "invited"
 
 
-def _why(silo: Silo, round_: Round | None) -> str:
+def _why(silo: Silo, round_: Round | None, progress: Progress) -> str:
     """Return why a silo has left, why the current attempt goes on without it, or that it has no data yet."""
     if silo.why or round_ is None:
         return silo.why
+    if silo.name in progress.aside:
+        return f"it sits out, though nothing is proven about it: {known(progress.spoilt, progress.script.colluders)}"
     without_data = any(one.silo == silo.name for one in round_.dataless) and silo.name in round_.unanswered
     return round_.why_lost(silo.name) or (_NO_DATA if without_data else "")
 

@@ -22,6 +22,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Effect,
     Event,
@@ -56,8 +57,10 @@ from coordinator.shortages import MACHINE, Shortages
 from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
-from coordinator.work import check_fetch, check_present, check_upload, work_in
+from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
 from crypto.secagg.holding import FalseNote
+from crypto.secagg.spoilt import Spoilt
+from crypto.secagg.voids import Void
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
 from policies.plan import grids, quorum
 from policies.plan.release import plan
@@ -74,6 +77,7 @@ from protos.messages import (
     Tensor,
     UploadHeader,
     Work,
+    note_slot,
 )
 from protos.status import StudyStatus
 
@@ -294,7 +298,10 @@ class Engine:
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
-            self._apply(self._progress[place.study], Confirmed(silo, confirm, certificate_pem), signed)
+            event: Event = Confirmed(silo, confirm, certificate_pem)
+            if confirm.dispute and confirm.culprit:
+                event = Complained(silo, confirm, self._liar(silo, confirm))
+            self._apply(self._progress[place.study], event, signed)
         if confirm.dispute:
             said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
             log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
@@ -359,7 +366,7 @@ class Engine:
             self.keep(place)
             check_present(self._round(place), header.silo)
             if header.silo in self._round(place).waiting_for:
-                self._apply(self._progress[place.study], Uploaded(header))
+                self._apply(self._progress[place.study], Uploaded(header, signature))
 
     def peers(self, silo: str, place: Place) -> tuple[str, ...]:
         """Return the other silos that are present in the current attempt. Raises `OutOfTurnError`."""
@@ -372,6 +379,21 @@ class Engine:
         """Return slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
         with self._changed:
             return check_fetch(self._round(place), silo, tensor, kind, of_silo)
+
+    def void(self, place: Place, tensor: Tensor) -> Void:
+        """Return what a silo promises that voids the tensor's lists in the current attempt. Raises `OutOfTurnError`."""
+        with self._changed:
+            proof = self._round(place).spoilt
+        return Void(place.study, place.round, tensor, place.attempt - 1, 0 if proof is None else proof.attempt)
+
+    def statement(self, confirm: Confirm) -> Spoilt:
+        """Return what a silo states that confirms a recount. Raises `OutOfTurnError` if no sum is added again."""
+        with self._changed:
+            round_ = self._round(confirm.place)
+            if round_.phase is not Phase.RECOUNT:
+                msg = f"the phase {round_.phase} does not wait for {confirm.task}"
+                raise OutOfTurnError(msg)
+            return round_.statement(confirm.culprit)
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _sweep(self) -> None:
@@ -508,6 +530,12 @@ class Engine:
                 return
             log.exception("adding failed", **where(place))
         self.shortages.over(place.study)
+
+    def _liar(self, silo: str, confirm: Confirm) -> str:
+        """Who lied, as the key shows that a silo publishes with its complaint; empty if it publishes none."""
+        place, round_ = confirm.place, self._round(confirm.place)
+        path = self._spool.complete(place, note_slot(Note.SHARES, None), confirm.culprit)
+        return liar_of(round_, silo, confirm, path.read_bytes()) if confirm.evidence and path.exists() else ""
 
     def _notice(self, silo: str, session: str) -> None:
         """Note that a silo polls. It is not away, but it may have lost its keys."""

@@ -34,7 +34,6 @@ from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.identity import Role
 from crypto.secagg.holding import Holding
-from crypto.secagg.voids import Void
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
@@ -332,9 +331,11 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         if confirm.publication:
             self._caller.verify(context, silo, Publication.to_sign(confirm.publication), confirm.signature)
         if confirm.task is Task.VOID and confirm.signature and confirm.tensor is not None:
-            place = confirm.place
-            void = Void(place.study, place.round, confirm.tensor, place.attempt - 1)
+            void = self._engine.void(confirm.place, confirm.tensor)
             self._caller.verify(context, silo, void.to_sign(), confirm.signature)
+        if confirm.task is Task.RECOUNT and not confirm.dispute:
+            statement = self._engine.statement(confirm)
+            self._caller.verify(context, silo, statement.to_sign(), confirm.signature)
         if confirm.vouch:
             place, caught_up = confirm.place, confirm.task is Task.CATCH_UP
             holding = Holding(place.study, max(place.round - caught_up, 0), confirm.content)

@@ -11,11 +11,14 @@ from coordinator.core.study import Life, Progress
 from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
+from crypto.secagg.bundles import liar
+from crypto.secagg.survivors import AttemptRef
+from crypto.stream import KEY_BYTES
 from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
-from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Vouch, Work, note_slot
+from protos.messages import RINGS, SUM, Confirm, Note, Part, Task, Tensor, UploadHeader, Vouch, Work, note_slot
 
 TASKS = {
     Phase.OFFER: Task.DECIDE,
@@ -32,6 +35,7 @@ FETCHED: dict[Phase, tuple[str, ...]] = {
     Phase.DEAL: (Note.GREETING,),
     Phase.TAKE: (Note.GREETING, Note.KEYS),
     Phase.CATCH_UP: (Note.MODEL,),
+    Phase.CHECK: (Note.SHARES,),
     Phase.JUDGE: (Note.MODEL,),
     Phase.GATHER: (Note.SHARES,),
     Phase.OPEN: (SUM, Note.REVEAL),
@@ -67,13 +71,21 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         roster=round_.members,
         actor=round_.actor,
         parts=parts_in(round_),
-        participants=round_.participants if round_.phase in SUMMING else (),
-        survivors=round_.survivors if round_.phase in ADDED else (),
+        participants=_participants(round_),
+        survivors=round_.survivors if round_.phase in (*ADDED, Phase.RECOUNT) else (),
         signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
         void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
+        uploads=round_.given if round_.phase is Phase.RECOUNT else (),
+        spoilt=round_.spoilt if round_.phase is Phase.OFFER else None,
         vouches=_vouches(round_) if round_.phase is Phase.CATCH_UP else (),
         why=sentence(progress.script.name),
     )
+
+
+def _participants(round_: Round) -> tuple[str, ...]:
+    if round_.phase is Phase.CHECK:
+        return round_.present
+    return round_.participants if round_.phase in (*SUMMING, Phase.RECOUNT) else ()
 
 
 def _vouches(round_: Round) -> tuple[Vouch, ...]:
@@ -83,7 +95,7 @@ def _vouches(round_: Round) -> tuple[Vouch, ...]:
 def parts_in(round_: Round) -> tuple[Part, ...]:
     """Return what can be fetched in the current phase. Of the shares these are only the participants'."""
     kinds = FETCHED.get(round_.phase, ())
-    givers = round_.participants if round_.phase is Phase.GATHER else ("", *round_.names)
+    givers = _participants(round_) if round_.phase in (Phase.CHECK, Phase.GATHER) else ("", *round_.names)
     return tuple(part for part in round_.parts if part.kind in kinds and part.silo in givers)
 
 
@@ -109,13 +121,23 @@ def check_present(round_: Round, silo: str) -> None:
 def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
     """Return slot and file name of what a present silo of the roster may fetch now. Raises `OutOfTurnError`."""
     check_present(round_, silo)
-    due = any((part.kind, part.silo) == (kind, of_silo) for part in parts_in(round_))
-    if not due or (kind in OF_TENSOR and tensor is not round_.tensor):
+    given = tuple(one.part for one in round_.given) if round_.phase is Phase.RECOUNT else ()
+    due = any((part.kind, part.silo) == (kind, of_silo) for part in (*parts_in(round_), *given))
+    if not due or (kind in (*OF_TENSOR, *RINGS) and tensor is not round_.tensor):
         msg = f"in the phase {round_.phase} there is no {kind} of {of_silo or 'the coordinator'} for {silo} to fetch"
         raise OutOfTurnError(msg)
     if kind == SUM:
         return str(tensor), SUM_FILE
+    if kind in RINGS:
+        return str(tensor), of_silo
     return note_slot(kind, round_.tensor if kind in OF_TENSOR else None), of_silo
+
+
+def liar_of(round_: Round, silo: str, confirm: Confirm, note: bytes) -> str:
+    """Return who lied, a silo that complains with evidence about shares, or the owner of the note that holds them."""
+    key, roster = confirm.evidence[:KEY_BYTES], confirm.evidence[KEY_BYTES:].hex()
+    attempt = AttemptRef(round_.place.study, roster, round_.place.round, round_.place.attempt)
+    return liar(note, confirm.culprit, silo, key, attempt, map(str, round_.tensors), round_.names)
 
 
 def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:

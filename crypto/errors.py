@@ -45,10 +45,13 @@ class OpeningRefused(CryptoError):
 class RecoveryRefused(CryptoError):
     """Shares, deposits or reveals of an attempt do not give what is needed to take off its survivors' masks."""
 
-    def __init__(self, message: str, culprit: str = "") -> None:
-        """`culprit` is the silo whose own signed note shows the fault; empty if no signed evidence shows one."""
+    def __init__(self, message: str, culprit: str = "", evidence: bytes = b"") -> None:
+        """`culprit` is the silo whose own signed note shows the fault; empty if no signed evidence shows one.
+
+        `evidence` is the key of a note that was sealed for this silo, if the note under it shows everybody the fault.
+        """
         super().__init__(message)
-        self.culprit = culprit
+        self.culprit, self.evidence = culprit, evidence
 
 
 class FrameError(CryptoError):

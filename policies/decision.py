@@ -45,6 +45,7 @@ def decide(
     round: int,  # noqa: A002 - the protocol's word
     attempt: int,
     charged_attempts: int,
+    renewed: int = 0,
     study_spent: Iterable[Cost] = (),
     today: date | None = None,
     ledger_day: date | None = None,
@@ -60,6 +61,7 @@ def decide(
         round: from 0 to `plan(study).last`.
         attempt: of this round, from 1.
         charged_attempts: other attempts of this round in the ledger; 0 if this attempt is charged already.
+        renewed: those of them that ended with a spoilt sum or before one, so that everything is drawn anew.
         study_spent: the part of `spent_costs` that this study spent. If it is given, repeated attempts count against
             `limits.study_epsilon`. If not, that limit is compared with the plan without repeated attempts.
         today: the day in UTC; None means the machine's day.
@@ -85,7 +87,8 @@ def decide(
         planned = plan(study)
         rest = planned.costs(round)
         found += _check_study(policy, planned, [] if stranger else list(study_spent), rest)
-        found += _check_rounds(policy, planned, round, 0 if stranger else charged_attempts)
+        attempts = (0, 0) if stranger else (charged_attempts, renewed)
+        found += _check_rounds(policy, planned, round, *attempts)
         found += _check_split(policy, planned)
         found += [] if stranger else _check_budget(policy, list(spent_costs), rest)
     found += grids.faults(study)
@@ -378,7 +381,7 @@ def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list
         )
 
 
-def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int) -> Iterator[Why]:
+def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int, renewed: int) -> Iterator[Why]:
     """Check every round of the plan, and this round together with its attempts that were charged before.
 
     Rounds of one price are one reason: a study of sealed steps has a hundred of them.
@@ -387,7 +390,8 @@ def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int
     attempts = dict.fromkeys(range(len(plan.rounds)), 1) | {number: charged_attempts + 1}
     dear: dict[tuple[str, int], list[int]] = {}
     for planned, times in attempts.items():
-        wanted = accountant.epsilon(plan.repeated_costs(planned, times), delta)
+        anew = renewed if planned == number else 0
+        wanted = accountant.epsilon(plan.repeated_costs(planned, times, anew), delta)
         if wanted > limit:
             dear.setdefault((f"{wanted:.4f}", times), []).append(planned)
     for (price, times), rounds in dear.items():

@@ -17,9 +17,11 @@ from protos.messages import (
     Place,
     Signature,
     SignedPublication,
+    Spoilt,
     StudyResults,
     Task,
     Tensor,
+    Upload,
     UploadHeader,
     Void,
     Vouch,
@@ -53,6 +55,8 @@ _TASKS = {
     Task.SIGN: silo_pb2.TASK_SIGN,
     Task.REVEAL: silo_pb2.TASK_REVEAL,
     Task.VOID: silo_pb2.TASK_VOID,
+    Task.RECOUNT: silo_pb2.TASK_RECOUNT,
+    Task.CHECK: silo_pb2.TASK_CHECK,
     Task.JUDGE: silo_pb2.TASK_JUDGE,
 }
 FIGURES_A_PART = 1000
@@ -113,13 +117,15 @@ def work_to_wire(work: Work) -> silo_pb2.Work:
         tensor=tensor_to_wire(work.tensor),
         roster=[member_to_wire(member) for member in work.roster],
         actor=work.actor,
-        parts=[silo_pb2.Part(kind=p.kind, silo=p.silo, size=p.size, sha256=p.sha256) for p in work.parts],
+        parts=[_part_to_wire(part) for part in work.parts],
         participants=work.participants,
         survivors=work.survivors,
         signatures=[silo_pb2.Signature(silo=one.silo, signature=one.signature) for one in work.signatures],
         why=work.why,
         outcome=work.outcome,
         void=None if work.void is None else _void_to_wire(work.void),
+        uploads=[silo_pb2.Upload(part=_part_to_wire(one.part), signature=one.signature) for one in work.uploads],
+        spoilt=None if work.spoilt is None else _spoilt_to_wire(work.spoilt),
         vouches=[
             silo_pb2.Vouch(silo=one.silo, certificate_pem=one.certificate_pem, signature=one.signature)
             for one in work.vouches
@@ -135,7 +141,7 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         tensor=tensor_from_wire(wire.tensor),
         roster=tuple(member_from_wire(member) for member in wire.roster),
         actor=wire.actor,
-        parts=tuple(Part(part.kind, part.silo, part.size, part.sha256) for part in wire.parts),
+        parts=tuple(_part_from_wire(part) for part in wire.parts),
         participants=tuple(wire.participants),
         survivors=tuple(wire.survivors),
         signatures=tuple(Signature(one.silo, one.signature) for one in wire.signatures),
@@ -143,6 +149,44 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         outcome=cast("Literal['', 'finished', 'ended', 'aborted', 'left']", wire.outcome),  # Work refuses any other
         void=_void_from_wire(wire.void) if wire.HasField("void") else None,
         vouches=tuple(Vouch(one.silo, one.certificate_pem, one.signature) for one in wire.vouches),
+        uploads=tuple(Upload(_part_from_wire(one.part), one.signature) for one in wire.uploads),
+        spoilt=_spoilt_from_wire(wire.spoilt) if wire.HasField("spoilt") else None,
+    )
+
+
+def _part_to_wire(part: Part) -> silo_pb2.Part:
+    return silo_pb2.Part(kind=part.kind, silo=part.silo, size=part.size, sha256=part.sha256)
+
+
+def _part_from_wire(wire: silo_pb2.Part) -> Part:
+    return Part(wire.kind, wire.silo, wire.size, wire.sha256)
+
+
+def _spoilt_to_wire(spoilt: Spoilt) -> silo_pb2.Spoilt:
+    given = zip(spoilt.statements, spoilt.certificates, strict=True)
+    return silo_pb2.Spoilt(
+        attempt=spoilt.attempt,
+        tensor=tensor_to_wire(spoilt.tensor),
+        names=spoilt.names,
+        sum=spoilt.sum,
+        culprit=spoilt.culprit,
+        statements=[silo_pb2.Voider(silo=o.silo, certificate_pem=pem, signature=o.signature) for o, pem in given],
+    )
+
+
+def _spoilt_from_wire(wire: silo_pb2.Spoilt) -> Spoilt:
+    tensor = tensor_from_wire(wire.tensor)
+    if tensor is None:
+        msg = "spoilt.tensor: is missing"
+        raise MessageError(msg)
+    return Spoilt(
+        attempt=wire.attempt,
+        tensor=tensor,
+        names=tuple(wire.names),
+        sum=wire.sum,
+        culprit=wire.culprit,
+        statements=tuple(Signature(one.silo, one.signature) for one in wire.statements),
+        certificates=tuple(one.certificate_pem for one in wire.statements),
     )
 
 
@@ -218,6 +262,8 @@ def confirm_to_wire(confirm: Confirm) -> silo_pb2.ConfirmRequest:
         explanation=confirm.explanation,
         publication=confirm.publication,
         signature=confirm.signature,
+        culprit=confirm.culprit,
+        evidence=confirm.evidence,
         content=confirm.content,
         vouch=confirm.vouch,
     )
@@ -234,6 +280,8 @@ def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
         explanation=wire.explanation,
         publication=wire.publication,
         signature=wire.signature,
+        culprit=wire.culprit,
+        evidence=wire.evidence,
         content=wire.content,
         vouch=wire.vouch,
     )

@@ -33,6 +33,7 @@ MAX_FIGURE = 1e12
 MAX_FIGURES = 1 << 15
 """Most figures of one study. `MAX_PUBLICATION` holds fewer."""
 
+EVIDENCE_BYTES = 64
 _MAX_SIGNATURE = 256
 _X25519_BYTES = 32
 _ML_KEM_768_BYTES = 1184
@@ -124,17 +125,31 @@ class Task(StrEnum):
     SHARE = "share"
     CATCH_UP = "catch_up"
     VOID = "void"
+    RECOUNT = "recount"
+    CHECK = "check"
     JUDGE = "judge"
 
 
 FALSE_MODEL = "false_model"
 """The dispute with which a silo signs that a peer's note does not give the model that it holds itself."""
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.OPEN, Task.ADOPT)
+FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.CHECK, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
-CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.SIGN, Task.OPEN, Task.ADOPT)
+CONFIRMED = (
+    Task.VOID,
+    Task.TAKE,
+    Task.CATCH_UP,
+    Task.JUDGE,
+    Task.CHECK,
+    Task.SIGN,
+    Task.OPEN,
+    Task.RECOUNT,
+    Task.ADOPT,
+)
 """Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
-SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT)
+SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT, Task.SOLVE, Task.ADOPT)
 """Tasks of the sums. The silos that take part in them are fixed."""
+COMPLAINED = (Task.TAKE, Task.CHECK)
+"""Tasks in which a silo may complain about what another has sealed for it."""
 ADDED = SUMMED[1:]
 """Tasks after the adding. The silos whose contributions are in the sum are fixed."""
 
@@ -174,7 +189,7 @@ class Member(Message):
 
 @dataclass(frozen=True)
 class Part(Message):
-    """Something to fetch: the sum, which belongs to no silo, or a note of one silo."""
+    """Something to fetch: the sum, which belongs to no silo, or a note or an upload of one silo."""
 
     kind: Name
     silo: Name
@@ -184,8 +199,9 @@ class Part(Message):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.kind == SUM or self.kind in set(Note), "part.kind", "is neither the sum nor a note")
-        _require((self.kind == SUM) == (not self.silo), "part.silo", "is needed exactly for a note")
+        known = self.kind == SUM or self.kind in {*Note, *RINGS}
+        _require(known, "part.kind", "is neither the sum nor a note nor an upload")
+        _require((self.kind == SUM) == (not self.silo), "part.silo", "is needed exactly for what one silo made")
         if self.silo:
             require_name(self.silo, "part.silo")
         _require(0 < self.size <= MAX_CONTENT, "part.size", f"lies outside 1..{MAX_CONTENT}")
@@ -220,6 +236,45 @@ class Void(Message):
 
 
 @dataclass(frozen=True)
+class Upload(Message):
+    """One silo's upload of a tensor as the silo signed it, for silos that add the uploads again."""
+
+    part: Part
+    signature: SignatureBytes
+    """Over the upload's header (`UploadHeader.canonical`)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.part.kind in RINGS, "upload.part", "is no upload of a tensor")
+
+
+@dataclass(frozen=True)
+class Spoilt(Message):
+    """Silos' statements, each with its certificate, that they refused a sum (`crypto.secagg.spoilt`)."""
+
+    attempt: int
+    tensor: Tensor
+    names: Names
+    """The survivor list."""
+    sum: Digest
+    culprit: Name
+    """The silo whose own signed notes show the fault; empty if none show one."""
+    statements: Annotated[tuple[Signature, ...], Count(1, MAX_SILOS)]
+    certificates: Annotated[tuple[Pem, ...], Count(1, MAX_SILOS)]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = tuple(one.silo for one in self.statements)
+        fits = names == tuple(sorted(set(names))) and len(self.certificates) == len(names)
+        _require(fits, "spoilt.statements", "are not in order, each once and with a certificate")
+        _require(self.names == tuple(sorted(set(self.names))), "spoilt.names", "are not in order, each once")
+        _require(set(names) <= set(self.names), "spoilt.statements", "are not all listed silos'")
+        for name in (*self.names, *((self.culprit,) if self.culprit else ())):
+            require_name(name, "spoilt.names")
+        _require(1 <= self.attempt < 1 << 16, "spoilt.attempt", "lies outside 1..65535")
+
+
+@dataclass(frozen=True)
 class Vouch(Message):
     """A silo's signature that it holds a model of some content after a round (`crypto.secagg.holding`)."""
 
@@ -244,7 +299,7 @@ class Work(Message):
     parts: Annotated[tuple[Part, ...], Count(0, _MAX_PARTS)] = ()
     """What the silo must fetch. Each pair of kind and silo is there once."""
     participants: Names = ()
-    """For `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
+    """For `CHECK` and `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
     survivors: Names = ()
     """For `ADDED` tasks: the silos whose contributions are in the sum, by name."""
     signatures: Annotated[tuple[Signature, ...], Count(0, MAX_SILOS)] = ()
@@ -254,6 +309,10 @@ class Work(Message):
     """How the study ended, if it is over for this silo."""
     void: Void | None = None
     """For `CONTRIBUTE`: what has closed the tensor's earlier lists in this round, if anything has."""
+    uploads: Annotated[tuple[Upload, ...], Count(0, MAX_SILOS)] = ()
+    """For `RECOUNT`: what all survivors uploaded, by name."""
+    spoilt: Spoilt | None = None
+    """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
     vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
     """For `CATCH_UP`: who has signed which model the round builds on, by name."""
 
@@ -266,6 +325,7 @@ class Work(Message):
         needs_tensor = self.task in (*SUMMED, Task.VOID)
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
         _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
+        _require(self.spoilt is None or self.task is Task.DECIDE, "work.spoilt", f"does not fit the task {self.task}")
         vouching = tuple(one.silo for one in self.vouches)
         _require(not vouching or self.task is Task.CATCH_UP, "work.vouches", f"do not fit the task {self.task}")
         _require(vouching == tuple(sorted(set(vouching))), "work.vouches", "are not in order, each once")
@@ -281,9 +341,10 @@ class Work(Message):
 
     def _check_names(self) -> None:
         for field, names, tasks in (
-            ("work.participants", self.participants, SUMMED),
+            ("work.participants", self.participants, (*SUMMED, Task.CHECK)),
             ("work.survivors", self.survivors, ADDED),
             ("work.signatures", tuple(one.silo for one in self.signatures), (Task.REVEAL,)),
+            ("work.uploads", tuple(one.part.silo for one in self.uploads), (Task.RECOUNT,)),
         ):
             _require(bool(names) == (self.task in tasks), field, f"do not fit the task {self.task}")
             _require(names == tuple(sorted(set(names))), field, "are not in order, each once")
@@ -292,6 +353,8 @@ class Work(Message):
         _require(set(self.survivors) <= set(self.participants), "work.survivors", "are not all participants")
         signers = {one.silo for one in self.signatures}
         _require(signers <= set(self.survivors), "work.signatures", "are not all survivors'")
+        givers = tuple(one.part.silo for one in self.uploads)
+        _require(not givers or givers == self.survivors, "work.uploads", "are not the survivors'")
 
 
 def note_slot(kind: str, tensor: Tensor | None) -> str:
@@ -378,8 +441,14 @@ class Confirm(Message):
     """`Publication.canonical`, if the study publishes and this confirms the opening of the metrics."""
     signature: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
     """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
-    promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `JUDGE` over the statement that the note is
-    false, else over `Publication.to_sign`."""
+    promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `RECOUNT` over the statement
+    (`crypto.secagg.spoilt`), for `JUDGE` over the statement that the note is false, else over `Publication.to_sign`."""
+    culprit: Name = ""
+    """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one. With the dispute of a task
+    of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
+    evidence: Annotated[bytes, Count(0, EVIDENCE_BYTES)] = b""
+    """With such a complaint, if it can be shown: the key of the culprit's shares for this silo, then the roster's
+    digest, 32 bytes each (`crypto.secagg.bundles`)."""
     content: Name = ""
     """The keyed digest of what the silo holds now, if this confirms the end of a round or that it has caught up."""
     vouch: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
@@ -396,13 +465,22 @@ class Confirm(Message):
         publishes = bool(self.publication)
         opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
         _require(not publishes or opens, "confirm.publication", "may come only with the opening of the metrics")
-        signs, voids = (self.task is task and not self.dispute for task in (Task.SIGN, Task.VOID))
-        named = self.tensor is not None or not (signs or voids)
+        kinds = (Task.SIGN, Task.VOID, Task.RECOUNT)
+        signs, voids, states = (self.task is task and not self.dispute for task in kinds)
+        named = self.tensor is not None or not (signs or voids or states)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
         judges = self.task is Task.JUDGE and self.dispute == FALSE_MODEL
-        needed = publishes or signs or judges
+        needed = publishes or signs or states or judges
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
+        complains = bool(self.dispute) and self.task in COMPLAINED
+        _require(
+            states or complains or not self.culprit, "confirm.culprit", "may come only with a statement or complaint"
+        )
+        shown = complains and bool(self.culprit) and len(self.evidence) == EVIDENCE_BYTES
+        _require(shown or not self.evidence, "confirm.evidence", "may come only whole and with a complaint")
+        if self.culprit:
+            require_name(self.culprit, "confirm.culprit")
         if self.content:
             require_digest(self.content, "confirm.content")
         holds = not self.dispute and self.task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT)

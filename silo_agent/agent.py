@@ -48,6 +48,7 @@ from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
+from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
 from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, SurvivorsError
@@ -216,7 +217,7 @@ class Agent:
         if work.task is Task.FINISH:
             self._finish(work, place)
         elif work.task is Task.DECIDE:
-            self._decide(place)
+            self._decide(work, place)
         else:
             try:
                 running = self._require(place.study)
@@ -234,9 +235,9 @@ class Agent:
                 self._dispute(work, place, fault)
 
     # --- offer --------------------------------------------------------------------------------------------------
-    def _decide(self, place: Place) -> None:
+    def _decide(self, work: Work, place: Place) -> None:
         try:
-            running = self._accepted(place)
+            running = self._accepted(work, place)
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
@@ -253,8 +254,11 @@ class Agent:
             member = running.session.member
             self._client.answer(Answer(place, self._session, member=member, model=running.digest))
 
-    def _accepted(self, place: Place) -> Running:
-        """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file."""
+    def _accepted(self, work: Work, place: Place) -> Running:
+        """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file.
+
+        A proof that an earlier sum of the round is spoilt makes the round cost more, so the policy is asked again.
+        """
         running = self._running.get(place.study)
         self._gate.require_no_fault()
         self._state.anchored.require(place)
@@ -266,7 +270,11 @@ class Agent:
                 running = self._recall(place.study) or self._begin(study)
             else:
                 self._require_data(study)
+            if work.spoilt is not None:
+                take_note(study, place, work.spoilt, running.session, self._state.promises)
             running.learner.rehearse()
+        if work.spoilt is not None:
+            self._gate.decide(study, place)
         try:
             running.learner.require_files(begun=running.turn.finished >= 0)
             running.learner.read()
@@ -389,7 +397,7 @@ class Agent:
         If that model or the domains' sizes are not on the disk as they were kept, a peer's are taken, as after a
         missed round.
         """
-        turn = turns.sit(running.turn, place)
+        turn = turns.sit(running.turn, place, self._state.promises.spoilt(place))
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
         held = self._tasks.models.held(running.study, turn.committed) if turn.committed >= 0 else None
@@ -495,13 +503,26 @@ class Agent:
             why=self._told(fault),
             fault=_name(fault),
         )
+        running = self._running.get(place.study)
+        complaint = ("", b"") if running is None else self._tasks.complaint(running.attempt(work, place), fault)
         if not isinstance(fault, _OF_A_PEER.get(work.task, ())):
             self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         if work.task is Task.OPEN:
             name, explanation = _NOT_OPENED
-        self._client.confirm(Confirm(place, work.task, work.tensor, dispute=name, explanation=explanation))
+        culprit, evidence = complaint
+        self._client.confirm(
+            Confirm(
+                place,
+                work.task,
+                work.tensor,
+                dispute=name,
+                explanation=explanation,
+                culprit=culprit,
+                evidence=evidence,
+            )
+        )
 
     def _told(self, fault: Exception) -> str:
         """What the log says of a fault: nothing of a record, and no file's name that could have a patient's in it."""

@@ -18,9 +18,10 @@ comes into force as an entry of the ledger, when the agent
 starts (oversight/approval.py). The caller computes the integers (`Compute`); `crypto.secagg.sealing` seals them.
 
 With local noise a release may be sent again under a new roster at no cost (docs/design/noise.md, "Distributed noise":
-post-processing). With distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one
-roster and model alone: the difference of two sums that hold the same shares of noise would lay bare a silo that is in
-one of them only.
+post-processing), unless a sum of the round was spoilt since (docs/design/sums.md, "Spoilt sums"): then everything is
+drawn and charged anew. With distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for
+one roster and model alone: the difference of two sums that hold the same shares of noise would lay bare a silo that is
+in one of them only.
 """
 
 from __future__ import annotations
@@ -92,12 +93,14 @@ class Order:
     roster_digest: str
     model: str
     """Keyed digest of the model from which the contribution is computed."""
+    spoilt: int = 0
+    """The last earlier attempt at the round with a proven spoilt sum."""
 
     @property
     def label(self) -> Label:
         """The label to which the masks of this contribution are bound."""
         place = self.place
-        return Label(place.study, self.roster_digest, self.model, place.round, place.attempt, self.tensor)
+        return Label(place.study, self.roster_digest, self.model, place.round, place.attempt, self.tensor, self.spoilt)
 
 
 class Gate:
@@ -187,7 +190,7 @@ class Gate:
             self.verify()
         owed = self._owed(study, place)
         others = {attempt for _, attempt in self.ledger.charged(place.study, place.round)} - {place.attempt}
-        spent = self._spent_before(study, place)
+        spent, spoilt = self._spent_before(study, place), self._state.promises.spoilt(place)
         try:
             decide(
                 self.policy,
@@ -198,6 +201,7 @@ class Gate:
                 round=place.round,
                 attempt=place.attempt,
                 charged_attempts=len(others) if owed else 0,
+                renewed=sum(attempt <= spoilt for attempt in others) if owed else 0,
                 study_spent=[cost for name, cost in spent if name == place.study],
                 today=_today(),
                 ledger_day=self.ledger.day,
@@ -364,12 +368,16 @@ class Gate:
         return {tensor: cost for tensor, cost in plan(study).round_costs(place.round).items() if tensor not in paid}
 
     def _draws(self, study: Study, place: Place) -> dict[tuple[str, int], Cost]:
-        """Charges of this round whose draws this attempt may send: its own, and any of a resendable release."""
+        """Charges of this round whose draws this attempt may send: its own, and any of a resendable release.
+
+        After a spoilt sum, which counts as opened, nothing that was charged before is sent again.
+        """
         resendable = {release.tensor for release in plan(study).round(place.round) if release.resendable}
+        spoilt = self._state.promises.spoilt(place)
         return {
             (tensor, attempt): cost
             for (tensor, attempt), cost in self.ledger.charged(place.study, place.round).items()
-            if attempt == place.attempt or tensor in resendable
+            if attempt == place.attempt or (tensor in resendable and attempt > spoilt)
         }
 
     def _spent_before(self, study: Study, place: Place) -> list[tuple[str, Cost]]:

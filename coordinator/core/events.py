@@ -21,6 +21,8 @@ class Uploaded:
     """A silo's content is complete, checked and durable."""
 
     header: UploadHeader
+    signature: bytes = b""
+    """The silo's, over the header."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,16 @@ class Confirmed:
     confirm: Confirm
     certificate_pem: bytes = b""
     """The certificate by which the caller was identified, and with which what it signs was verified."""
+
+
+@dataclass(frozen=True)
+class Complained:
+    """A silo disputes what another has sealed for it."""
+
+    silo: str
+    confirm: Confirm
+    liar: str
+    """Who lied of the two, as the evidence shows; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ class Stopped:
     reason: str
 
 
-Event = Answered | Uploaded | Added | Confirmed | Restarted | Returned | Revoked | Passed | Stopped
+Event = Answered | Uploaded | Added | Confirmed | Complained | Restarted | Returned | Revoked | Passed | Stopped
 
 
 # --- effects --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """One attempt at one round as a transition table.
 
 offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up (-> judge)?)* -> exchange ->
-gather -> add -> sign -> reveal -> open -> (solve -> adopt), the last line once for every tensor.
+check -> gather -> add -> sign -> reveal -> open (-> recount, the end) -> (solve -> adopt), from gather on once for
+every tensor.
 
 `MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
 comes in as an argument. An event that repeats an earlier one changes nothing. An event that is out of turn raises
@@ -16,7 +17,9 @@ the next attempt begins with voiding the list (docs/design/sums.md, "Voided list
 A dispute ends the attempt. If the same silo disputes again in the study, the others go on without it, as if it were
 lost: one silo alone cannot use up a study's attempts. Where all silos judge the same bytes (`state.JUDGED`), all are
 heard first. If enough of them accept what was opened or solved, they go on without those that object. If several object
-to a note, it lies at the silo that made the note. Nobody is left out of the study whom a list names that may be open:
+to a note, it lies at the silo that made the note. If too few accept an opened sum, those that refused it add the
+uploads again. If enough of them state that it is spoilt, the attempt ends, and the round begins anew with other silos
+(`core.blame`; docs/design/sums.md, "Spoilt sums"). Nobody is left out of the study whom a list names that may be open:
 without that silo the round could not end.
 
 Left to others: what the state says (`core.state`), who is invited and what follows a round (`core.study`), bytes and
@@ -35,6 +38,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Effect,
     Event,
@@ -63,13 +67,15 @@ from coordinator.core.state import (
     Refusal,
     Round,
     Seat,
+    Stated,
     Voided,
 )
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
+from crypto.secagg.spoilt import needed as proving
 from crypto.secagg.survivors import threshold
 from policies.plan.release import KINDS
-from protos.messages import RINGS, Confirm, Note, Part, Signature, UploadHeader
+from protos.messages import RINGS, Confirm, Note, Part, Signature, Spoilt, Upload, UploadHeader
 
 NO_DATA: Final = "no_data"
 """The one refusal that does not end a silo's part: its hospital may give the data later."""
@@ -169,7 +175,8 @@ def _end(state: Round, now: float) -> Outcome:
     if state.phase is Phase.CATCH_UP and state.objections:
         judging = _enter(vouching.doubted(state), Phase.JUDGE, now)
         return (judging, []) if judging.judges else _weighed(judging, now)
-    return _judged(state, now) if state.objections else _ENDS[state.phase](state, now)
+    judged = state.objections and state.phase is not Phase.RECOUNT
+    return _judged(state, now) if judged else _ENDS[state.phase](state, now)
 
 
 def _keyed(state: Round, now: float) -> Round:
@@ -243,6 +250,39 @@ def _signed_all(state: Round, now: float) -> Outcome:
     return _enter(replace(state, listed=signed), Phase.REVEAL, now), []
 
 
+def _recounted(state: Round, now: float) -> Outcome:
+    """End the attempt. If enough silos state the same of the sum, that is the proof that it is spoilt."""
+    proof = _proof(state)
+    if proof is None:
+        said = "; ".join(one.why for one in state.objections) or "they do not state that it is spoilt"
+        why = f"{', '.join(state.refusers)} refuse the sum of {state.tensors[state.cursor]}: {said}"
+        return _abort(state, why, now)
+    stated = ", ".join(one.silo for one in proof.statements)
+    why = f"a member spoilt the sum of {proof.tensor} of {', '.join(proof.names)}, as {stated} state"
+    if proof.culprit:
+        why = f"what {proof.culprit} has signed spoilt the sum of {proof.tensor}, as {stated} state"
+    return _abort(replace(state, spoilt=proof), why, now)
+
+
+def _proof(state: Round) -> Spoilt | None:
+    """Return the statements about the sum on which enough silos agree; None if there are not enough."""
+    culprits = sorted({one.culprit for one in state.stated})
+    groups = [[one for one in state.stated if one.culprit == culprit] for culprit in culprits]
+    agreed = max(groups, key=len, default=[])
+    if len(agreed) < proving(state.colluders):
+        return None
+    pems = {member.silo: member.certificate_pem for member in state.members}
+    return Spoilt(
+        state.place.attempt,
+        state.tensors[state.cursor],
+        state.survivors,
+        state.statement("").sum,
+        agreed[0].culprit,
+        tuple(Signature(one.silo, one.signature) for one in agreed),
+        tuple(pems[one.silo] for one in agreed),
+    )
+
+
 def _settle(state: Round, now: float) -> Outcome:
     """Settle the model when all present silos have opened or adopted.
 
@@ -265,7 +305,7 @@ def _settle(state: Round, now: float) -> Outcome:
         return _enter(state, Phase.SOLVE, now), effects
     if state.cursor + 1 < len(state.tensors):
         # The participants have the shares of all tensors. Nothing else of one tensor is needed for the next.
-        state = replace(state, cursor=state.cursor + 1, parts=(), survivors=(), signatures=())
+        state = replace(state, cursor=state.cursor + 1, parts=(), survivors=(), signatures=(), uploads=())
         state, spared = _gather(state, now)
         return state, [*effects, *spared]
     state = replace(state, vouches=vouching.vouched(state))
@@ -277,11 +317,13 @@ _ENDS: dict[Phase, Callable[[Round, float], Outcome]] = {
     Phase.GREET: lambda state, now: (_enter(state, Phase.DEAL, now), []),
     Phase.TAKE: lambda state, now: (_keyed(state, now), []),
     Phase.CATCH_UP: lambda state, now: (_enter(state, Phase.EXCHANGE, now), []),
-    Phase.EXCHANGE: _gather,
+    Phase.EXCHANGE: lambda state, now: (_enter(state, Phase.CHECK, now), []),
+    Phase.CHECK: _gather,
     Phase.GATHER: _gathered_all,
     Phase.SIGN: _signed_all,
     Phase.REVEAL: lambda state, now: (_enter(state, Phase.OPEN, now), []),
     Phase.OPEN: _settle,
+    Phase.RECOUNT: _recounted,
     Phase.ADOPT: _settle,
 }
 """What follows when all silos that a phase waits for have acted and nobody objects."""
@@ -384,6 +426,10 @@ def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
     if header.kind not in RINGS or header.tensor is not state.tensor or header.silo not in state.present:
         msg = f"the phase {state.phase} gathers {state.tensor} from the participants"
         raise OutOfTurnError(msg)
+    if event.signature and header.silo not in state.done:
+        sent = Upload(Part(header.kind, header.silo, header.size, header.sha256), event.signature)
+        uploads = sorted((*state.uploads, sent), key=lambda one: one.part.silo)
+        state = replace(state, uploads=tuple(uploads))
     return _acted(state, header.silo, now)
 
 
@@ -429,6 +475,26 @@ def _complain(state: Round, silo: str, why: str, now: float) -> Outcome:
     return (_leave_out(after, {silo}) if after.phase is Phase.ABORTED else after), effects
 
 
+def _complained(state: Round, event: Complained, now: float) -> Outcome:
+    """End the attempt because of what a silo has sealed for another. Nothing was uploaded yet.
+
+    Nobody is set aside for having complained: if the evidence does not show who lied, it is one of the two.
+    """
+    silo, confirm = event.silo, event.confirm
+    due = confirm.task is CONFIRMED[state.phase] and silo in state.present and silo not in state.done
+    if not due or confirm.culprit not in state.names or confirm.culprit == silo:
+        msg = f"{silo} has nothing to complain about in the phase {state.phase}"
+        raise OutOfTurnError(msg)
+    if not event.liar:
+        pair = tuple(sorted((silo, confirm.culprit)))
+        why = f"{' and '.join(pair)} contradict each other, and one of them lies: {_words(silo, confirm)}"
+        return _abort(replace(state, blamed=pair), why, now)
+    why = f"{event.liar} has dealt wrong shares to {silo}, as the key of its note shows to everybody"
+    if event.liar == silo:
+        why = f"{silo} complained falsely about {confirm.culprit}, as the key of that note shows to everybody"
+    return _abort(replace(state, blamed=(event.liar,)), why, now)
+
+
 def _leave_out(state: Round, silos: set[str] | frozenset[str]) -> Round:
     """Leave silos out of the study from the next attempt on, but for those without which the round cannot end."""
     needed = {name for one in state.listed if one.opening for name in one.silos}
@@ -456,10 +522,15 @@ def _judged(state: Round, now: float) -> Outcome:
         state, lost = _set_aside(state, against, why)
         state, effects = _settle(state, now)
         return state, [lost, *effects]
+    if state.phase is Phase.OPEN and len(against) >= proving(state.colluders) and state.given:
+        return replace(_enter(state, Phase.RECOUNT, now), refusers=against), []
     if len(against) == 1:
         return _complain(state, against[0], why, now)
-    if not state.actor:
-        return _abort(state, why, now)
+    return _against_actor(state, content, why, now) if state.actor else _abort(state, why, now)
+
+
+def _against_actor(state: Round, content: list[str], why: str, now: float) -> Outcome:
+    """Let another silo solve, if several object to the actor's heads. Else the attempt ends because of its note."""
     if state.phase is Phase.ADOPT:
         after, lost = _set_aside(state, tuple(sorted({*content, state.actor})), why)
         if len(after.present) >= state.threshold:
@@ -493,12 +564,12 @@ def _weighed(state: Round, now: float) -> Outcome:
 
 def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     silo, confirm = event.silo, event.confirm
-    concerned = state.present
-    if state.phase in (Phase.CATCH_UP, Phase.JUDGE):
-        concerned = state.behind if state.phase is Phase.CATCH_UP else state.judges
-    of_tensor = state.phase in (Phase.VOID, Phase.SIGN, Phase.OPEN)
+    concerned = {Phase.CATCH_UP: state.behind, Phase.RECOUNT: state.refusers}.get(state.phase, state.present)
+    if state.phase is Phase.JUDGE:
+        concerned = state.judges
+    of_tensor = state.phase in (Phase.VOID, Phase.SIGN, Phase.OPEN, Phase.RECOUNT)
     due = confirm.task is CONFIRMED[state.phase] and (not of_tensor or confirm.tensor is state.tensor)
-    if confirm.dispute and silo in concerned and due and state.phase in JUDGED:
+    if confirm.dispute and silo in concerned and due and state.phase in (*JUDGED, Phase.RECOUNT):
         return _objected(state, silo, _words(silo, confirm), now, confirm.dispute)
     if confirm.dispute or silo not in concerned or not due:
         return _disputed(state, event, now)
@@ -512,6 +583,9 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     if state.phase is Phase.SIGN or (state.phase is Phase.VOID and confirm.signature):
         signatures = sorted((*state.signatures, Signature(silo, confirm.signature)), key=lambda one: one.silo)
         state = replace(state, signatures=tuple(signatures))
+    if state.phase is Phase.RECOUNT:
+        stated = (*state.stated, Stated(silo, confirm.culprit, confirm.signature))
+        state = replace(state, stated=tuple(sorted(stated, key=lambda one: one.silo)))
     if state.phase in (Phase.OPEN, Phase.ADOPT):
         held = sorted((*state.held, vouching.held(event)), key=lambda one: one.silo)
         state = replace(state, held=tuple(held))
@@ -519,6 +593,8 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
 
 
 def _restarted(state: Round, event: Restarted, now: float) -> Outcome:
+    if state.phase is Phase.RECOUNT:  # it needs no keys
+        return state, []
     seat = next((seat for seat in state.seats if seat.member.silo == event.silo), None)
     if seat is None or seat.session == event.session or event.silo in state.lost:
         return state, []
@@ -550,6 +626,8 @@ def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001
         return state, []
     if state.phase is Phase.OFFER:
         return _consider(state, now)
+    if state.phase is Phase.RECOUNT:  # those that have spoken may be enough, and silence here lies at nobody
+        return _recounted(state, now)
     late = state.waiting_for
     why = f"no {state.phase} from {', '.join(late) or 'the coordinator'} within {state.deadline - state.since:g} s"
     state = replace(state, absent=state.absent.union(late))
@@ -563,6 +641,9 @@ def _revoked(state: Round, event: Revoked, now: float) -> Outcome:
     gone = tuple(name for name in state.waiting_for if name in event.silos)
     if not gone:
         return state, []
+    if state.phase is Phase.RECOUNT:
+        state = replace(state, done=state.done.union(gone))
+        return (state, []) if state.waiting_for else _recounted(state, now)
     why = f"the certificate of {', '.join(gone)} was revoked"
     state = replace(state, absent=state.absent.union(gone))
     return _lose(state, gone, why, now) if state.phase in SPARING else _abort(state, why, now, gone)
@@ -586,6 +667,7 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     **dict.fromkeys(((phase, Uploaded) for phase in COLLECTED), _collected),
     **dict.fromkeys(((phase, Confirmed) for phase in COLLECTED), _disputed),
     **dict.fromkeys(((phase, Confirmed) for phase in CONFIRMED), _confirmed),
+    **dict.fromkeys(((phase, Complained) for phase in (Phase.TAKE, Phase.CHECK)), _complained),
     **dict.fromkeys(((phase, Restarted) for phase in _LIVE), _restarted),
     **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),
     **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from protos.messages import Member, Note, Part, Place, Signature, Task, Tensor, Void
+from crypto.secagg.spoilt import Spoilt as Statement
+from protos.messages import SUM, Member, Note, Part, Place, Signature, Spoilt, Task, Tensor, Upload, Void
 
 
 class Phase(StrEnum):
@@ -28,11 +29,15 @@ class Phase(StrEnum):
     JUDGE = "judge"
     """A silo refuses the model that was shared. Those who hold the model say whether the note is false."""
     EXCHANGE = "exchange"
+    CHECK = "check"
+    """Silos read what the others have dealt to them, before anything is uploaded."""
     GATHER = "gather"
     ADD = "add"
     SIGN = "sign"
     REVEAL = "reveal"
     OPEN = "open"
+    RECOUNT = "recount"
+    """Too many silos have refused a sum. They add the uploads again, and state that the sum is spoilt."""
     SOLVE = "solve"
     ADOPT = "adopt"
     COMMITTED = "committed"
@@ -44,7 +49,7 @@ ADDED = (Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
 """Phases of a tensor after its sum has been made."""
 SUMMING = (Phase.GATHER, Phase.ADD, *ADDED)
 """Phases of a tensor."""
-SPARING = (Phase.EXCHANGE, *SUMMING)
+SPARING = (Phase.EXCHANGE, Phase.CHECK, *SUMMING)
 """Phases in which a lost silo is set aside, if enough others stay. In earlier phases the loss ends the attempt,
 because the roster's keys, and the shares of them, are made for the whole roster."""
 RELAYED = {
@@ -63,9 +68,11 @@ CONFIRMED = {
     Phase.VOID: Task.VOID,
     Phase.TAKE: Task.TAKE,
     Phase.CATCH_UP: Task.CATCH_UP,
+    Phase.CHECK: Task.CHECK,
     Phase.JUDGE: Task.JUDGE,
     Phase.SIGN: Task.SIGN,
     Phase.OPEN: Task.OPEN,
+    Phase.RECOUNT: Task.RECOUNT,
     Phase.ADOPT: Task.ADOPT,
 }
 """The task that all silos concerned must confirm before a phase ends."""
@@ -97,11 +104,13 @@ class Limits:
             Phase.CATCH_UP: self.open,
             Phase.JUDGE: self.open,
             Phase.EXCHANGE: self.keys,
+            Phase.CHECK: self.keys,
             Phase.GATHER: self.train,
             Phase.ADD: self.train,
             Phase.SIGN: self.open,
             Phase.REVEAL: self.open,
             Phase.OPEN: self.open,
+            Phase.RECOUNT: self.train,
             Phase.SOLVE: self.solve,
             Phase.ADOPT: self.solve,
         }
@@ -181,6 +190,15 @@ class Vouched:
 
 
 @dataclass(frozen=True)
+class Stated:
+    """A silo's signed statement that it refused the current sum, and whose signed notes show the fault, if any do."""
+
+    silo: str
+    culprit: str
+    signature: bytes
+
+
+@dataclass(frozen=True)
 class Held:
     """The digest of the model that a silo confirmed in the current phase, and its signature if it ends the round."""
 
@@ -253,6 +271,16 @@ class Round:
     """The silos whose contributions are in the current tensor's sum. A tensor has one list, which never changes."""
     signatures: tuple[Signature, ...] = ()
     """The silos' signatures over the list of survivors."""
+    uploads: tuple[Upload, ...] = ()
+    """What the participants have uploaded of the current tensor, as they signed it."""
+    refusers: tuple[str, ...] = ()
+    """The silos that refused the current sum, and are asked to add the uploads again."""
+    stated: tuple[Stated, ...] = ()
+    """What they have stated since."""
+    spoilt: Spoilt | None = None
+    """The last proof of a spoilt sum in this attempt or an earlier one at this round."""
+    blamed: tuple[str, ...] = ()
+    """Silos of which at least one is hostile, as a complaint in this attempt shows."""
     held: tuple[Held, ...] = ()
     model: str = ""
     """The digest of the model that most silos held after the last phase that changed the model."""
@@ -303,7 +331,7 @@ class Round:
         """The tensor that is being summed, or whose list is voided; None before the first sum and after the last."""
         if self.phase is Phase.VOID:
             return self.voiding[0]
-        return self.tensors[self.cursor] if self.phase in SUMMING else None
+        return self.tensors[self.cursor] if self.phase in (*SUMMING, Phase.RECOUNT) else None
 
     @property
     def actor(self) -> str:
@@ -359,6 +387,18 @@ class Round:
         return Void(self.place.attempt - 1, self.signatures, certificates)
 
     @property
+    def given(self) -> tuple[Upload, ...]:
+        """The uploads of all survivors, in order of name; empty if the signature of one is not known."""
+        given = tuple(one for one in self.uploads if one.part.silo in self.survivors)
+        return given if tuple(one.part.silo for one in given) == self.survivors else ()
+
+    def statement(self, culprit: str) -> Statement:
+        """Return what a silo states that refused the current sum."""
+        place, total = self.place, next(part.sha256 for part in self.parts if part.kind == SUM)
+        tensor = str(self.tensors[self.cursor])
+        return Statement(place.study, place.round, place.attempt, tensor, self.survivors, total, culprit)
+
+    @property
     def possible(self) -> bool:
         """Whether the seats suffice once all have answered."""
         hoped = {*self.names, *self.unanswered}
@@ -384,13 +424,12 @@ class Round:
                 return tuple(name for name in self.unanswered if name not in dataless)
             case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
                 return (self.actor,)
-            case Phase.CATCH_UP:
-                return tuple(name for name in self.behind if name not in self.done)
-            case Phase.JUDGE:
-                return tuple(name for name in self.judges if name not in self.done)
             case Phase.WAIT | Phase.ADD | Phase.COMMITTED | Phase.ABORTED:
                 return ()
-        return tuple(name for name in self.present if name not in self.done)
+        concerned = {Phase.CATCH_UP: self.behind, Phase.RECOUNT: self.refusers}.get(self.phase, self.present)
+        if self.phase is Phase.JUDGE:
+            concerned = self.judges
+        return tuple(name for name in concerned if name not in self.done)
 
     @property
     def waiting_for(self) -> tuple[str, ...]:

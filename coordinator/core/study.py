@@ -5,7 +5,8 @@ round, and without which the round goes on, is asked again with the next offer; 
 round that aborts is attempted again with the silos that still take part, until the study's attempts are used up. If a
 list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
 for them. If one of them has left for good, the others void the list first. A silo that refuses leaves the study, and so
-does one that disputes again and without which the study can go on; the reason is recorded. A silo that is silent is
+does one that disputes again and without which the study can go on, and one that is named because of spoilt sums; the
+reason is recorded. While a spoilt sum has no name, some silos sit out (`core.blame`). A silo that is silent is
 away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present.
 While the operator has paused the study, its clock stands still: what silos still send counts, but time does not.
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from coordinator.core import slowness
+from coordinator.core.blame import judge, known
 from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, Stopped
 from coordinator.core.round import open_round, step
 from coordinator.core.slowness import Slowness
@@ -87,6 +89,11 @@ class Progress:
     why: str = ""
     paused_at: float = 0.0
     """The time at which the clock was stopped; None while it runs."""
+    spoilt: tuple[tuple[str, ...], ...] = ()
+    """Sets of which at least one silo is hostile: the list of every sum that is proven to be spoilt, the two silos of a
+    complaint that cannot be decided, and alone who is shown to be guilty by what it signed."""
+    aside: tuple[str, ...] = ()
+    """Silos that sit out since the last spoilt sum, though nothing is proven about them (`core.blame`)."""
     slowness: Slowness = field(default_factory=Slowness)
     """What waiting for each silo has cost the study."""
 
@@ -266,10 +273,13 @@ def _attempt(
 ) -> Round:
     """Begin an attempt. `before` is the attempt at the same round that failed, whose lists bind this one.
 
+    If its sum is proven to be spoilt, they bind nobody any more, and the round begins anew.
+
     A silo at which several attempts at the round ended is not asked again in this round, if enough others are there.
     """
     script, active, asked = state.script, set(state.active), state.asked
-    listed = () if before is None else before.listed
+    anew = before is not None and before.spoilt is not None and before.spoilt.attempt == before.place.attempt
+    listed = () if before is None or anew else before.listed
     spoilers = () if before is None else (*before.spoilers, *before.culprits)
     blank = Round(
         place=place,
@@ -277,7 +287,8 @@ def _attempt(
         invited=asked,
         listed=listed,
         voiding=tuple(one.tensor for one in listed if not active.issuperset(one.silos)),
-        voided=() if before is None else before.voided,
+        voided=() if before is None or anew else before.voided,
+        spoilt=None if before is None else before.spoilt,
         vouches=() if state.round is None else state.round.vouches,
         unshared=() if before is None else before.unshared,
         silos=len(script.silos),
@@ -291,8 +302,10 @@ def _attempt(
         expected=expected,
         absent=frozenset(state.away),
     )
-    steady = tuple(name for name in asked if spoilers.count(name) < _PATIENCE)
-    able = steady if len(steady) >= script.min_silos else asked
+    there = tuple(name for name in asked if name not in state.aside)
+    there = there if len(there) >= script.min_silos else tuple(n for n in state.active if n not in state.aside)
+    steady = tuple(name for name in there if spoilers.count(name) < _PATIENCE)
+    able = steady if len(steady) >= script.min_silos else there
     return open_round(replace(blank, invited=blank.required or able), now)
 
 
@@ -315,14 +328,41 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=keyed))
 
 
+def _judged(state: Progress, round_: Round) -> Progress:
+    """Record a spoilt sum or a complaint, and what follows from it.
+
+    Ends the study after a spoilt sum if nobody else can be spared: the same silos would only spoil another one.
+
+    Raises `RosterRefused` if the study has too few silos.
+    """
+    proof, script, place = round_.spoilt, state.script, round_.place
+    spoilt = proof is not None and proof.attempt == place.attempt
+    if proof is not None and spoilt:
+        lists = (*state.spoilt, (proof.culprit,) if proof.culprit else proof.names)
+    elif round_.blamed:
+        lists = (*state.spoilt, round_.blamed)
+    else:
+        return state
+    needed = threshold(len(script.silos), script.colluders, script.min_silos)
+    verdict = judge(state.active, lists, script.colluders, needed, place.round + place.attempt)
+    reasons = dict.fromkeys(verdict.named, f"named: {round_.why}; {verdict.why}")
+    silos = tuple(replace(one, why=one.why or reasons.get(one.name, "")) for one in state.silos)
+    state = replace(state, silos=silos, spoilt=lists, aside=verdict.aside)
+    return replace(state, life=Life.ENDED, why=f"{round_.why}; {verdict.why}") if verdict.over and spoilt else state
+
+
 def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
-    state = _without(state, round_)
+    state = _judged(_without(state, round_), round_)
+    if state.life in OVER:
+        return state
     place = round_.place
     if len(state.active) < state.script.min_silos:
         left = "; ".join(f"{s.name} left ({s.why})" for s in state.silos if s.why)
         return replace(state, life=Life.ENDED, why=f"{round_.why}; {left}" if left else round_.why)
     if place.attempt >= state.script.max_attempts:
-        return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {round_.why}")
+        words = (round_.why, known(state.spoilt, state.script.colluders))
+        why = "; ".join(word for word in words if word)
+        return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {why}")
     # Every new attempt after a failure gets new keys, because the silo that caused it may have kept the old ones.
     following = Place(place.study, place.round, place.attempt + 1)
     return replace(state, round=_attempt(state, following, now, expected=round_.expected, before=round_))

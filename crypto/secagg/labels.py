@@ -1,8 +1,9 @@
 """Labels: what a mask, pad or note is for. Two different purposes never share key stream.
 
 Guarantees: `canonical()` differs if any field differs. A silo that was given another study, roster, model, round or
-attempt derives other masks, so its upload makes the sum unusable instead of leaking a difference
-(docs/design/sums.md, "Labels"). The silo's durable store makes sure that no label is ever used twice.
+attempt, or that lacks the proof of a spoilt sum, derives other masks, so its upload makes the sum unusable instead of
+leaking a difference (docs/design/sums.md, "Labels"). The silo's durable store makes sure that no label is ever used
+twice.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ class Label:
     round: int
     attempt: int
     tensor: str
+    spoilt: int = 0
+    """The last attempt of the round with a proven spoilt sum that this silo knows of; 0 for none (`spoilt`)."""
 
     def canonical(self) -> bytes:
         """Return the unambiguous bytes. Raises `SealError` for a round or attempt outside [0, 2^64)."""
-        return canonical("label", self.study, self.roster, self.model, self.round, self.attempt, self.tensor)
+        epoch = (self.spoilt,) if self.spoilt else ()
+        return canonical("label", self.study, self.roster, self.model, self.round, self.attempt, self.tensor, *epoch)
 
     @property
     def digest(self) -> str:

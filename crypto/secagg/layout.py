@@ -18,3 +18,7 @@ LIMB_BITS = 16
 def sealed_values(values: int, silos: int) -> int:
     """Values of a sealed vector that carries so many, in a study of so many silos."""
     return values + silos + CHECKS * LIMBS
+
+
+SHARE_BYTES = 33
+"""Bytes of a Shamir share of a 32-byte secret (`shamir`)."""

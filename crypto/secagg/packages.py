@@ -11,22 +11,16 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import SealError
 from crypto.rings.ckks_public import PARAMETERS_DIGEST
 from crypto.secagg.agreement import PairSecrets, Roster
+from crypto.secagg.boxes import SEAL_BYTES, open_under, seal_under
 from crypto.secagg.labels import Label
 from crypto.stream import KEY_BYTES, derive
 
 _MAGIC = b"fedward keys 1\0\0"
-_NONCE = 12
-_TAG = 16
-SEAL_BYTES = _NONCE + _TAG
-"""Bytes that sealing adds to a plain text."""
 _WRAP = KEY_BYTES + SEAL_BYTES
 
 
@@ -93,24 +87,6 @@ def seal_note(keys: GroupKeys, label: Label, plain: bytes, entropy: Entropy) -> 
 def open_note(keys: GroupKeys, label: Label, blob: bytes) -> bytes:
     """Open a note of the roster for this label. Raises `SealError` if it is not authentic."""
     return open_under(_note_key(keys, label), blob, label.canonical(), "note")
-
-
-def seal_under(key: bytes, plain: bytes, bound: bytes, entropy: Entropy) -> bytes:
-    """Seal with AES-256-GCM, with `bound` as associated data.
-
-    Returns nonce (12), ciphertext, tag (16); this is `SEAL_BYTES` longer than the plain text.
-    """
-    nonce = entropy.bytes(_NONCE)
-    return nonce + AESGCM(key).encrypt(nonce, plain, bound)
-
-
-def open_under(key: bytes, blob: bytes, bound: bytes, what: str) -> bytes:
-    """The inverse of `seal_under`. Raises `SealError`, whose message names the blob by `what`."""
-    try:
-        return AESGCM(key).decrypt(blob[:_NONCE], blob[_NONCE:], bound)
-    except (InvalidTag, ValueError):
-        msg = f"the {what} is not authentic for this roster and purpose; have it sent again, then begin a new attempt"
-        raise SealError(msg) from None
 
 
 def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[bytes]) -> str:

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 from crypto.entropy import Entropy
 from crypto.errors import SealError
+from crypto.secagg.layout import SHARE_BYTES
 
 PRIME = (1 << 256) + 297
 SECRET_BYTES = 32
-SHARE_BYTES = 33
 
 _TOP = (1 << PRIME.bit_length()) - 1
 

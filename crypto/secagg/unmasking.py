@@ -19,28 +19,24 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Self
 
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError, RecoveryRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
-from crypto.secagg.agreement import MAX_SIGNATURE, PairSecrets, Roster
+from crypto.secagg.agreement import PairSecrets, Roster
+from crypto.secagg.boxes import open_under, seal_under
+from crypto.secagg.bundles import MAGIC, MAX_SIGNATURE, PARTS, Pieces, Published, Spot, commit_keys, commit_note_key
+from crypto.secagg.bundles import bound as _bound
+from crypto.secagg.bundles import commit as _commit
+from crypto.secagg.bundles import commit_pair as _commit_pair
+from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.masks import Unmasking
-from crypto.secagg.packages import SEAL_BYTES, GroupKeys, open_under, seal_under
-from crypto.secagg.shamir import SHARE_BYTES, combine, split
+from crypto.secagg.packages import GroupKeys
+from crypto.secagg.shamir import combine, split
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from crypto.stream import KEY_BYTES, derive
-
-Part = Literal["own", "key"]
-"""A silo's two secrets for a tensor: the key of its own mask (revealed if the silo survives) and its attempt key."""
-Spot = tuple[str, Part]
-"""Tensor and part. They say which of one silo's secrets of an attempt is meant."""
-
-_PARTS: tuple[Part, ...] = ("own", "key")
-
-_MAGIC = b"fedward shares 1"
-_HASH = 32
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class AttemptSecrets:
     def create(cls, tensors: Iterable[str], entropy: Entropy) -> Self:
         """Draw fresh secrets."""
         names = sorted(set(tensors))
-        return cls(*({name: entropy.bytes(KEY_BYTES) for name in names} for _ in _PARTS))
+        return cls(*({name: entropy.bytes(KEY_BYTES) for name in names} for _ in PARTS))
 
     def to_bytes(self) -> bytes:
         """Return JSON with hexadecimal secrets. Seal it before it touches a disk."""
@@ -94,6 +90,8 @@ class Bundle:
     """By tensor and other member: the commitment to the pair seed with that member."""
     deposits: Mapping[str, bytes] = field(repr=False)
     """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
+    keys: bytes = field(default=b"", repr=False)
+    """Hash of the roster's keys as the owner holds them."""
 
 
 @dataclass(frozen=True)
@@ -116,24 +114,29 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     me: str,
     roster: Roster,
     pairs: PairSecrets,
+    keys: GroupKeys,
     threshold: int,
     credential: Credential,
     entropy: Entropy,
 ) -> bytes:
     """Make the shares note, which shares an attempt's secrets among all members of the roster, this silo included.
 
-    Layout, for k tensors in sorted order and n members in the roster's order: magic (16); for each tensor and part the
-    commitments to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair seeds (32 each,
-    n - 1); for each member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32 each) sealed;
-    signature (DER). Raises `SealError` if the pair secrets are not the roster's or the threshold is above n.
+    Layout, for k tensors in sorted order and n members in the roster's order: magic (16); the hash of the roster's keys
+    (32); for each member the commitment to the key of its sealed shares (32); for each tensor and part the commitments
+    to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair seeds (32 each, n - 1); for each
+    member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32 each) sealed; signature (DER).
+    Raises `SealError` if the pair secrets are not the roster's or the threshold is above n.
     """
     _require_roster(attempt, roster, pairs, me)
     names, others = roster.names, [name for name in roster.names if name != me]
     tensors = sorted(secrets.own)
-    pieces, seeds = [_MAGIC], []
+    note_keys = {name: _shares_key(pairs, me, name, _bound("shares", attempt, me, name)) for name in names}
+    pieces = [MAGIC, commit_keys(attempt, keys.ckks, keys.group, keys.check)]
+    pieces += [commit_note_key(attempt, me, name, key) for name, key in note_keys.items()]
+    seeds = []
     shares: dict[str, list[bytes]] = {name: [] for name in names}
     for tensor in tensors:
-        for part in _PARTS:
+        for part in PARTS:
             secret = (secrets.own if part == "own" else secrets.keys)[tensor]
             dealt = dict(zip(names, split(secret, threshold, len(names), entropy), strict=True))
             committed = {"": secret, **dealt}
@@ -145,7 +148,7 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
         pieces += [_commit_pair(attempt, tensor, seed) for seed in seeds[-1]]
     for name in names:
         bound = _bound("shares", attempt, me, name)
-        pieces.append(seal_under(_shares_key(pairs, me, name, bound), b"".join(shares[name]), bound, entropy))
+        pieces.append(seal_under(note_keys[name], b"".join(shares[name]), bound, entropy))
     for tensor, deposited in zip(tensors, seeds, strict=True):
         bound = _bound("deposit", attempt, me, tensor)
         pieces.append(seal_under(derive(secrets.keys[tensor], bound), b"".join(deposited), bound, entropy))
@@ -172,46 +175,41 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     expired.
     """
     _require_roster(attempt, roster, pairs, me)
-    entry, names, ordered = roster.entry(owner), roster.names, sorted(set(tensors))
-    others = [name for name in names if name != owner]
-    shares_size = 2 * SHARE_BYTES * len(ordered) + SEAL_BYTES
-    deposit_size = KEY_BYTES * len(others) + SEAL_BYTES
-    end = len(_MAGIC) + len(ordered) * (2 * _HASH * (1 + len(names)) + _HASH * len(others) + deposit_size)
-    end += shares_size * len(names)
-    if not end < len(blob) <= end + MAX_SIGNATURE or not blob.startswith(_MAGIC):
-        msg = f"the shares note of {owner!r} is cut or of another version; have it sent again, then begin a new attempt"
-        raise RecoveryRefused(msg)
+    entry, ordered = roster.entry(owner), sorted(set(tensors))
+    note = Published.parse(blob, owner, attempt, ordered, roster.names)
     try:
-        entry.verify(trust, _bundle_message(attempt, owner, ordered, threshold, blob[:end]), blob[end:])
+        entry.verify(
+            trust, _bundle_message(attempt, owner, ordered, threshold, blob[: note.signed]), blob[note.signed :]
+        )
     except SignatureRefused:
         msg = f"{owner!r} did not sign its shares note for this attempt; have the note sent again"
         raise RecoveryRefused(msg) from None
-    pieces = _Pieces(blob, len(_MAGIC))
-    commitments = {
-        (tensor, part): dict(zip(("", *names), pieces.take(_HASH, 1 + len(names)), strict=True))
-        for tensor in ordered
-        for part in _PARTS
-    }
-    committed = {tensor: dict(zip(others, pieces.take(_HASH, len(others)), strict=True)) for tensor in ordered}
-    sealed = pieces.take(shares_size, len(names))[names.index(me)]
-    deposits = dict(zip(ordered, pieces.take(deposit_size, len(ordered)), strict=True))
-    bound = _bound("shares", attempt, owner, me)
-    try:
-        plain = open_under(_shares_key(pairs, owner, me, bound), sealed, bound, "shares note")
-    except SealError:
-        msg = f"{owner!r} sealed its shares for this silo wrongly; begin a new attempt without {owner!r}"
-        raise RecoveryRefused(msg, owner) from None
-    mine = _Pieces(plain, 0).take(SHARE_BYTES, len(commitments))
-    shares = dict(zip(commitments, mine, strict=True))
-    bundle = Bundle(owner, attempt, hashlib.sha256(blob).digest(), shares, commitments, committed, deposits)
-    fits = all(_fits(bundle, spot, me, share) for spot, share in shares.items())
+    key = _shares_key(pairs, owner, me, _bound("shares", attempt, owner, me))
+    if not note.commits_to(me, key):
+        msg = f"{owner!r} committed to another key than that of this silo's shares; ask both why"
+        raise RecoveryRefused(msg, owner)
+    shares = note.opened(me, key)
     if owner != me:
         seeds = {tensor: pair_seed(pairs[owner], attempt, tensor) for tensor in ordered}
-        fits &= all(committed[tensor][me] == _commit_pair(attempt, tensor, seed) for tensor, seed in seeds.items())
-    if not fits:
-        msg = f"{owner!r} dealt this silo shares that it did not commit to; begin a new attempt without {owner!r}"
-        raise RecoveryRefused(msg, owner)
-    return bundle
+        if any(note.pairs[tensor][me] != _commit_pair(attempt, tensor, seed) for tensor, seed in seeds.items()):
+            msg = f"{owner!r} committed to another seed than the one that it shares with this silo; ask both why"
+            raise RecoveryRefused(msg, owner)
+    digest = hashlib.sha256(blob).digest()
+    return Bundle(owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys)
+
+
+def require_same_keys(bundles: Mapping[str, Bundle], me: str, dealer: str) -> None:
+    """Compare the hashes of the roster's keys in the participants' notes, before anything is uploaded.
+
+    Raises `RecoveryRefused` if the dealer names other keys than it dealt to this silo, with the dealer as culprit (this
+    silo may lie, too); and without a culprit if the dealer's note is not there, and others name other keys. If only
+    others differ from the dealer, it is for them to say so.
+    """
+    mine, dealt = bundles[me].keys, bundles.get(dealer)
+    unlike = any(bundle.keys != mine for bundle in bundles.values()) if dealt is None else dealt.keys != mine
+    if unlike:
+        msg = "the silos hold different keys of this roster; deal them again in a new attempt"
+        raise RecoveryRefused(msg, "" if dealt is None else dealer)
 
 
 def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
@@ -286,17 +284,6 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     return Recovered(Unmasking(own, dropped, keys.group), tuple(ignored))
 
 
-class _Pieces:
-    """Cuts bytes of a checked length into pieces, in order."""
-
-    def __init__(self, blob: bytes, begin: int) -> None:
-        self._blob, self._at = blob, begin
-
-    def take(self, size: int, count: int) -> list[bytes]:
-        begin, self._at = self._at, self._at + size * count
-        return [self._blob[at : at + size] for at in range(begin, self._at, size)]
-
-
 def _require_roster(attempt: AttemptRef, roster: Roster, pairs: PairSecrets, me: str) -> None:
     pairs.check(me, roster)
     if attempt.roster != roster.digest:
@@ -340,7 +327,7 @@ def _open_reveal(
     if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
         msg = f"the reveal of {sender!r} has a wrong length, or the silo is no survivor; its shares cannot be used"
         raise RecoveryRefused(msg)
-    shares = _Pieces(plain, 0).take(SHARE_BYTES, len(held))
+    shares = Pieces(plain, 0).take(SHARE_BYTES, len(held))
     entry.verify(trust, _reveal_message(context, shares), plain[end:])
     for bundle, share in zip(held, shares, strict=True):
         if not _fits(bundle, _spot(bundle, survivors), sender, share):
@@ -370,7 +357,7 @@ def _withdraw(bundle: Bundle, survivors: SurvivorList, key: bytes, roster: Roste
     except SealError:
         plain = b""
     others = [name for name in roster.names if name != owner]
-    seeds = dict(zip(others, _Pieces(plain, 0).take(KEY_BYTES, len(others)), strict=True))
+    seeds = dict(zip(others, Pieces(plain, 0).take(KEY_BYTES, len(others)), strict=True))
     if any(_commit_pair(bundle.attempt, tensor, seeds[name]) != bundle.pairs[tensor][name] for name in others):
         msg = f"{owner!r} deposited other pair seeds than it committed to; begin a new attempt without {owner!r}"
         raise RecoveryRefused(msg, owner)
@@ -378,12 +365,15 @@ def _withdraw(bundle: Bundle, survivors: SurvivorList, key: bytes, roster: Roste
 
 
 def _compare_pairs(bundle: Bundle, bundles: Mapping[str, Bundle], survivors: SurvivorList) -> None:
-    """Raise if the two owners of a pair seed committed to different seeds. One of them lies; nothing shows which."""
+    """Raise if the two owners of a pair seed committed to different seeds.
+
+    A survivor has seen the other's note before it uploaded, and an honest one would not have.
+    """
     gone, tensor = bundle.owner, survivors.tensor
     for name in survivors.names:
         if bundle.pairs[tensor][name] != bundles[name].pairs[tensor][gone]:
-            msg = f"{gone!r} and {name!r} committed to different seeds; ask both why, and begin a new attempt"
-            raise RecoveryRefused(msg)
+            msg = f"{gone!r} and {name!r} committed to different seeds, and {name!r} uploaded nevertheless"
+            raise RecoveryRefused(msg, name)
 
 
 def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> bytes:
@@ -394,18 +384,6 @@ def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> by
     """
     other = {owner, holder} & set(pairs)
     return derive(b"".join(pairs[name] for name in sorted(other or set(pairs))), bound)
-
-
-def _bound(purpose: str, attempt: AttemptRef, owner: str, to: str) -> bytes:
-    return canonical(purpose, attempt.canonical(), owner, to)
-
-
-def _commit(attempt: AttemptRef, owner: str, spot: Spot, holder: str, value: bytes) -> bytes:
-    return hashlib.sha256(canonical("commitment", attempt.canonical(), owner, *spot, holder, value)).digest()
-
-
-def _commit_pair(attempt: AttemptRef, tensor: str, seed: bytes) -> bytes:
-    return hashlib.sha256(canonical("pair commitment", attempt.canonical(), tensor, seed)).digest()
 
 
 def _bundle_message(attempt: AttemptRef, owner: str, tensors: Sequence[str], threshold: int, body: bytes) -> bytes:

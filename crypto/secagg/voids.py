@@ -26,10 +26,13 @@ class Void:
     tensor: str
     through: int
     """The last attempt at the round that is closed."""
+    after: int = 0
+    """The last attempt with a proven spoilt sum (`spoilt`): the promise is about the attempts after it."""
 
     def to_sign(self) -> bytes:
         """Return the bytes that a silo signs. Raises `SealError` for a round or attempt outside [0, 2^64)."""
-        return canonical("void", self.study, self.round, self.tensor, self.through)
+        epoch = (self.after,) if self.after else ()
+        return canonical("void", self.study, self.round, self.tensor, self.through, *epoch)
 
     def signed_by(
         self, silos: Collection[str], certificates: Mapping[str, bytes], signatures: Mapping[str, bytes], trust: Trust

@@ -83,7 +83,7 @@ class Release:
         ring: the ring in which it is summed (docs/design/sums.md, "Rings").
         solved: whether one silo solves the opened sum; the others then check and adopt its solution.
         resendable: whether a draw may be sent again under a new roster without a new charge. It may if it carries all
-            of its noise, or if the study has no noise.
+            of its noise, or if the study has no noise, as long as no sum of the round was spoilt since.
     """
 
     tensor: str
@@ -160,13 +160,14 @@ class Plan:
         _ = self.round(first)
         return [release.cost for releases in self.rounds[first:] for release in releases]
 
-    def repeated_costs(self, number: int, attempts: int) -> list[Cost]:
-        """Costs of a round that was charged for `attempts` attempts, at least 1.
+    def repeated_costs(self, number: int, attempts: int, renewed: int = 0) -> list[Cost]:
+        """Costs of a round that was charged for `attempts` attempts, at least 1; `renewed` of them were made anew.
 
-        A resendable release is drawn and charged once, any other release once for each attempt. Raises `CostError` for
-        an unknown round.
+        A resendable release is drawn and charged once, and once more for each renewal after a spoilt sum, any other
+        release once for each attempt. Raises `CostError` for an unknown round.
         """
-        return [release.cost for release in self.round(number) for _ in range(1 if release.resendable else attempts)]
+        times = {True: min(1 + renewed, attempts), False: attempts}
+        return [release.cost for release in self.round(number) for _ in range(times[release.resendable])]
 
     def repeats(self) -> list[list[Cost]]:
         """What a second charged attempt at a round adds, for each kind of round, the cheapest ones included.

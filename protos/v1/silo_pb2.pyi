@@ -26,6 +26,8 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_EXCHANGE: _ClassVar[Task]
     TASK_SIGN: _ClassVar[Task]
     TASK_REVEAL: _ClassVar[Task]
+    TASK_RECOUNT: _ClassVar[Task]
+    TASK_CHECK: _ClassVar[Task]
     TASK_VOID: _ClassVar[Task]
     TASK_JUDGE: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
@@ -44,6 +46,8 @@ TASK_GREET: Task
 TASK_EXCHANGE: Task
 TASK_SIGN: Task
 TASK_REVEAL: Task
+TASK_RECOUNT: Task
+TASK_CHECK: Task
 TASK_VOID: Task
 TASK_JUDGE: Task
 
@@ -129,6 +133,30 @@ class Void(_message.Message):
     voiders: _containers.RepeatedCompositeFieldContainer[Voider]
     def __init__(self, through: _Optional[int] = ..., voiders: _Optional[_Iterable[_Union[Voider, _Mapping]]] = ...) -> None: ...
 
+class Upload(_message.Message):
+    __slots__ = ("part", "signature")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    part: Part
+    signature: bytes
+    def __init__(self, part: _Optional[_Union[Part, _Mapping]] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Spoilt(_message.Message):
+    __slots__ = ("attempt", "tensor", "names", "sum", "culprit", "statements")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    tensor: _common_pb2.Tensor
+    names: _containers.RepeatedScalarFieldContainer[str]
+    sum: str
+    culprit: str
+    statements: _containers.RepeatedCompositeFieldContainer[Voider]
+    def __init__(self, attempt: _Optional[int] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., names: _Optional[_Iterable[str]] = ..., sum: _Optional[str] = ..., culprit: _Optional[str] = ..., statements: _Optional[_Iterable[_Union[Voider, _Mapping]]] = ...) -> None: ...
+
 class Vouch(_message.Message):
     __slots__ = ("silo", "certificate_pem", "signature")
     SILO_FIELD_NUMBER: _ClassVar[int]
@@ -140,7 +168,7 @@ class Vouch(_message.Message):
     def __init__(self, silo: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "vouches")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt", "vouches")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +181,8 @@ class Work(_message.Message):
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     VOID_FIELD_NUMBER: _ClassVar[int]
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    SPOILT_FIELD_NUMBER: _ClassVar[int]
     VOUCHES_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
@@ -166,8 +196,10 @@ class Work(_message.Message):
     survivors: _containers.RepeatedScalarFieldContainer[str]
     signatures: _containers.RepeatedCompositeFieldContainer[Signature]
     void: Void
+    uploads: _containers.RepeatedCompositeFieldContainer[Upload]
+    spoilt: Spoilt
     vouches: _containers.RepeatedCompositeFieldContainer[Vouch]
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ...) -> None: ...
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")
@@ -264,7 +296,7 @@ class DownloadChunk(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
-    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "content", "vouch")
+    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit", "evidence", "content", "vouch")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +305,8 @@ class ConfirmRequest(_message.Message):
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
     PUBLICATION_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     VOUCH_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
@@ -283,9 +317,11 @@ class ConfirmRequest(_message.Message):
     explanation: str
     publication: bytes
     signature: bytes
+    culprit: str
+    evidence: bytes
     content: str
     vouch: bytes
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., content: _Optional[str] = ..., vouch: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., culprit: _Optional[str] = ..., evidence: _Optional[bytes] = ..., content: _Optional[str] = ..., vouch: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmReply(_message.Message):
     __slots__ = ()

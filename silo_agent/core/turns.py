@@ -90,6 +90,8 @@ class Turn:
     """The silos among which the masks of the current tensor cancel. Set with the contribution."""
     survivors: tuple[str, ...] = ()
     """The silos in the sum of the current tensor. Set with the signature."""
+    spoilt: int = 0
+    """The last earlier attempt at this round with a proven spoilt sum, after which all was begun anew; 0 for none."""
 
     @property
     def tensor(self) -> Tensor:
@@ -113,20 +115,23 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
     (Stage.KEYED, Task.CATCH_UP): Stage.KEYED,
     (Stage.KEYED, Task.JUDGE): Stage.KEYED,
     (Stage.KEYED, Task.EXCHANGE): Stage.SHARED,
+    (Stage.SHARED, Task.CHECK): Stage.SHARED,
     (Stage.SHARED, Task.CONTRIBUTE): Stage.SENT,
     (Stage.SENT, Task.SIGN): Stage.SIGNED,
     (Stage.SIGNED, Task.REVEAL): Stage.REVEALED,
     (Stage.REVEALED, Task.OPEN): Stage.OPENED,
+    (Stage.REST, Task.RECOUNT): Stage.REST,
     (Stage.OPENED, Task.SOLVE): Stage.OPENED,
     (Stage.OPENED, Task.ADOPT): Stage.SHARED,
 }
-"""The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster."""
-_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.JUDGE, Task.EXCHANGE, Task.CONTRIBUTE})
+"""The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster. Who has
+refused a sum has left the attempt, and adds its uploads again."""
+_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.JUDGE, Task.EXCHANGE, Task.CHECK, Task.CONTRIBUTE})
 _NEED_MODEL = frozenset({Task.SHARE, Task.JUDGE, Task.EXCHANGE, Task.CONTRIBUTE})
 _OF_ONE_NOTE = frozenset({Task.CATCH_UP, Task.JUDGE})
 """Tasks about one silo's note, which are asked again if another silo makes one."""
-_ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN})
-_AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN})
+_ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT})
+_AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN, Task.RECOUNT})
 
 
 def planned(turn: Turn, plan: tuple[tuple[Tensor, ...], ...]) -> Turn:
@@ -144,8 +149,8 @@ def planned(turn: Turn, plan: tuple[tuple[Tensor, ...], ...]) -> Turn:
     return replace(turn, plan=plan)
 
 
-def sit(turn: Turn, place: Place) -> Turn:
-    """Accept an offer of a new attempt at a round.
+def sit(turn: Turn, place: Place, spoilt: int = 0) -> Turn:
+    """Accept an offer of a new attempt at a round, of which `spoilt` is the last attempt with a proven spoilt sum.
 
     An offer of round r + 1 commits the candidate of round r, if the silo has finished it. After an offer further ahead
     the silo is behind. Raises `OutOfTurnError` for a round that the silo has committed, and for a place that is not
@@ -176,6 +181,7 @@ def sit(turn: Turn, place: Place) -> Turn:
         behind=behind,
         participants=(),
         survivors=(),
+        spoilt=spoilt,
     )
 
 
@@ -256,7 +262,9 @@ def _check_void(turn: Turn, work: Work) -> None:
 
 def _check_names(turn: Turn, work: Work) -> None:
     """Check that participants are in the roster, survivors are participants, and neither changes once given."""
-    if work.task is Task.CONTRIBUTE and not _within(work.participants, tuple(m.silo for m in work.roster)):
+    if work.task in (Task.CHECK, Task.CONTRIBUTE) and not _within(
+        work.participants, tuple(m.silo for m in work.roster)
+    ):
         msg = "the participants are not sorted names of the roster, each once"
         raise OutOfTurnError(msg)
     if work.task is Task.SIGN and not _within(work.survivors, turn.participants):

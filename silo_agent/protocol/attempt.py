@@ -115,7 +115,8 @@ class Attempt:
     @property
     def void(self) -> Void:
         """What this silo is asked to promise about the earlier attempts at the round."""
-        return Void(self.study.digest, self.place.round, str(self.work.tensor), self.place.attempt - 1)
+        through, after = self.place.attempt - 1, self.running.turn.spoilt
+        return Void(self.study.digest, self.place.round, str(self.work.tensor), through, after)
 
     # --- what -----------------------------------------------------------------------------------------------------
     @property
@@ -152,8 +153,8 @@ class Attempt:
     # --- names ----------------------------------------------------------------------------------------------------
     def order(self, tensor: Tensor) -> Order:
         """What the gate is asked for: this silo's contribution to a tensor. Raises `CryptoError`."""
-        roster = self.membership.roster.digest
-        return Order(self.study, self.place, tensor, self.participants, roster, self.running.digest)
+        roster, spoilt = self.membership.roster.digest, self.running.turn.spoilt
+        return Order(self.study, self.place, tensor, self.participants, roster, self.running.digest, spoilt)
 
     def note_label(self, note: Note) -> Label:
         """The label that a sealed note of this attempt is bound to. Raises `CryptoError`."""

@@ -35,6 +35,8 @@ class Dealt:
     check: bytes
     place: Place | None = None
     package: bytes = b""
+    dealer: str = ""
+    """The silo that dealt them; empty if an earlier version stored them."""
 
     @property
     def keys(self) -> GroupKeys:

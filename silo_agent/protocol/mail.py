@@ -89,6 +89,17 @@ class Mail:
         finally:
             path.unlink(missing_ok=True)
 
+    @contextmanager
+    def upload(self, place: Place, tensor: Tensor, part: Part) -> Iterator[BinaryIO]:
+        """One silo's sealed upload, as a file that is erased afterwards."""
+        path = self._state.received_path(place, f"upload-{tensor}", part.silo)
+        self._download(place, part, tensor, path)
+        try:
+            with path.open("rb") as file:
+                yield file
+        finally:
+            path.unlink()
+
     def _fetch(self, place: Place, part: Part, tensor: Tensor | None) -> bytes:
         path = self._state.received_path(place, f"{part.kind}-fetched", part.silo)
         self._download(place, part, tensor, path)

@@ -14,7 +14,7 @@ from functools import cached_property
 import structlog
 
 from crypto.entropy import Entropy
-from crypto.errors import SealError
+from crypto.errors import RecoveryRefused, SealError
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
@@ -22,7 +22,7 @@ from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys, deal, take
 from crypto.secagg.sealing import Sealer
-from crypto.secagg.survivors import AttemptRef, SurvivorList
+from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
     AttemptSecrets,
     Bundle,
@@ -31,6 +31,7 @@ from crypto.secagg.unmasking import (
     pair_seed,
     read_bundle,
     read_reveals,
+    require_same_keys,
 )
 from crypto.secagg.voids import Void
 from crypto.stream import KEY_BYTES
@@ -117,15 +118,21 @@ class Membership:
                 check=self._entropy.bytes(KEY_BYTES),
             )
             package = deal(keys, self._pairs(), self.me, self.roster, self._entropy)
-            dealt = Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, place, package)
+            dealt = Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, place, package, self.me)
             self._store.dealt(dealt)
         return dealt.package
 
     def take(self, dealer: str, package: bytes) -> None:
-        """Open the keys that `dealer` sealed to this silo. If this silo is the dealer, it has them already."""
+        """Open the keys that `dealer` sealed to this silo. If this silo is the dealer, it has them already.
+
+        Raises `RecoveryRefused`, with the dealer as culprit, if they do not open.
+        """
         if dealer != self.me:
-            keys = take(package, self._pairs(), self.me, dealer, self.roster)
-            self._store.dealt(Dealt(self.roster.digest, keys.ckks, keys.group, keys.check))
+            try:
+                keys = take(package, self._pairs(), self.me, dealer, self.roster)
+            except SealError as fault:
+                raise RecoveryRefused(str(fault), dealer) from None
+            self._store.dealt(Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, dealer=dealer))
 
     @property
     def keys(self) -> GroupKeys:
@@ -162,6 +169,7 @@ class Membership:
                 self.me,
                 self.roster,
                 self._pairs(),
+                self.keys,
                 threshold,
                 self._credential,
                 self._entropy,
@@ -174,11 +182,14 @@ class Membership:
         self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
     ) -> dict[str, Bundle]:
         """The shares of each silo, by name. Raises `RecoveryRefused`, which names the silo whose note is wrong."""
-        attempt, pairs = self.attempt(place), self._pairs()
-        return {
+        attempt, pairs, dealt = self.attempt(place), self._pairs(), self._store.stored.dealt
+        bundles = {
             owner: read_bundle(note, owner, attempt, tensors, self.me, self.roster, pairs, threshold, self._trust)
             for owner, note in notes.items()
         }
+        if self.me in bundles and dealt is not None:
+            require_same_keys(bundles, self.me, dealt.dealer)
+        return bundles
 
     def masks(self, place: Place, tensor: str, participants: Sequence[str]) -> Masks:
         """The masks that cover this silo's upload. Raises `SealError` if the attempt's secrets are gone."""
@@ -215,6 +226,11 @@ class Membership:
         """The members who have signed exactly this list."""
         certificates = {member.silo: member.certificate_pem for member in self.members}
         return survivors.signed_by(certificates, signatures, self._trust)
+
+    def signed(self, silo: str, message: bytes, signature: bytes) -> bool:
+        """Whether a member has signed exactly this message."""
+        certificate = next((member.certificate_pem for member in self.members if member.silo == silo), None)
+        return certificate is not None and signed(self._trust, silo, certificate, message, signature)
 
     def voiders(self, void: Void, silos: Sequence[str], handed: HandedVoid) -> tuple[str, ...]:
         """The silos of the study that have signed exactly this promise."""

@@ -9,6 +9,7 @@ key, and the coordinator begins a new attempt. An attempt's secrets are erased w
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -20,8 +21,10 @@ from crypto.errors import SealError
 from crypto.pki.at_rest import Vault
 from crypto.pki.certificates import Credential
 from crypto.secagg.agreement import EphemeralKey
+from crypto.secagg.spoilt import Spoilt
 from protos import record
 from protos.messages import Member, Place
+from protos.messages import Spoilt as HandedSpoilt
 from silo_agent.protocol.key_store import KeyStore, Stored
 from silo_agent.protocol.membership import Membership
 from silo_agent.storage.durable import write_whole
@@ -123,6 +126,12 @@ class Session:
             self._membership.begin()
         self._began = place or self._began
         return self._membership
+
+    def stated(self, spoilt: Spoilt, handed: HandedSpoilt) -> tuple[str, ...]:
+        """The listed silos that have signed exactly this statement, by their certificates as of now."""
+        signatures = {one.silo: one.signature for one in handed.statements}
+        trust = self._credential.trust.begun(datetime.now(UTC))
+        return spoilt.signed_by(dict(zip(signatures, handed.certificates, strict=True)), signatures, trust)
 
     def forget_attempt(self) -> None:
         """Erase the secrets of an attempt whose round is committed."""

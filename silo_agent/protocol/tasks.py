@@ -18,18 +18,18 @@ import structlog
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
-from crypto.errors import CryptoError, OpeningRefused, RosterRefused
+from crypto.errors import CryptoError, FrameError, OpeningRefused, RecoveryRefused, RosterRefused
 from crypto.rings.rings import ring_of
 from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
 from crypto.secagg.voids import Void
 from policies.plan.note_sizes import note_limit
-from protos.messages import FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
+from protos.messages import COMPLAINED, FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
 from silo_agent.learning.contributions.counts import noised_counts
-from silo_agent.learning.errors import SolutionError
+from silo_agent.learning.errors import SolutionError, SumError
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
@@ -40,9 +40,11 @@ from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.protocol.mail import Mail
+from silo_agent.protocol.recounting import recount, statement
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.own_files import own_files
+from silo_agent.storage.promises import Refusal
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -55,6 +57,8 @@ _NOTES = {
     Task.SOLVE: Note.HEADS,
 }
 """The note that a task uploads at its end."""
+_REFUSALS = (FrameError, OpeningRefused, RecoveryRefused, SumError)
+"""Errors that tell of the sum itself. Whatever else keeps this silo from opening it says nothing of the others."""
 
 
 class Tasks:
@@ -82,10 +86,12 @@ class Tasks:
             Task.CATCH_UP: self._catch_up,
             Task.JUDGE: self._judge,
             Task.EXCHANGE: self._exchange,
+            Task.CHECK: self._check,
             Task.CONTRIBUTE: self._contribute,
             Task.SIGN: self._sign,
             Task.REVEAL: self._reveal,
             Task.OPEN: self._open,
+            Task.RECOUNT: self._recount,
             Task.SOLVE: self._solve,
             Task.ADOPT: self._adopt,
         }
@@ -179,6 +185,18 @@ class Tasks:
         tensors, needed = attempt.tensors, attempt.threshold
         self._keep_note(attempt, Note.SHARES, attempt.membership.share(attempt.place, tensors, needed))
 
+    def _check(self, attempt: Attempt) -> None:
+        """Read what the others have dealt to this silo, before anything is uploaded or charged."""
+        self._mail.receive_shares(attempt.work, attempt.place)
+        self._bundles(attempt)
+
+    def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes]:
+        """Whom this silo complains about because of a fault, and the evidence if it can be shown (`bundles.liar`)."""
+        if attempt.work.task not in COMPLAINED or not isinstance(fault, RecoveryRefused):
+            return "", b""
+        shown = fault.evidence + bytes.fromhex(attempt.membership.roster.digest) if fault.evidence else b""
+        return fault.culprit, shown
+
     def _contribute(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         if attempt.me not in attempt.participants:
@@ -211,7 +229,8 @@ class Tasks:
         handed, study = attempt.work.void, attempt.study
         if handed is None:
             return
-        void = Void(study.digest, attempt.place.round, str(attempt.tensor), handed.through)
+        after = attempt.running.turn.spoilt
+        void = Void(study.digest, attempt.place.round, str(attempt.tensor), handed.through, after)
         signers, needed = attempt.membership.voiders(void, study.silos, handed), attempt.threshold
         if handed.through >= attempt.place.attempt or len(signers) < needed:
             msg = f"{len(signers)} silos have voided the earlier list of {attempt.tensor}, but {needed} must do so"
@@ -245,10 +264,15 @@ class Tasks:
     # --- open and solve -------------------------------------------------------------------------------------------
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
-        learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
+        learner, silos = running.learner, len(attempt.survivors)
         counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
         uncounted = len(set(attempt.survivors) - counted)
-        learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
+        try:
+            total = self._open_sum(attempt)
+            learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
+        except _REFUSALS as refusal:
+            self._refuse(attempt, refusal)
+            raise
         opened = learner.open(tensor, total, place, running.model, silos)
         running.model, running.total = opened.model, opened.unsolved
         if opened.results is not None:
@@ -259,18 +283,36 @@ class Tasks:
     def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
         tensor, place = attempt.tensor, attempt.place
         notes, bundles = self._mail.fetch_notes(attempt.work, place, Note.REVEAL, tensor), self._bundles(attempt)
-        unmasking = attempt.membership.unmasking(
-            notes,
-            bundles,
-            attempt.survivor_list,
-            participants=attempt.participants,
-            threshold=attempt.threshold,
-        )
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
             self._state.promises.open(place, label.digest, sha256)
+            unmasking = attempt.membership.unmasking(
+                notes,
+                bundles,
+                attempt.survivor_list,
+                participants=attempt.participants,
+                threshold=attempt.threshold,
+            )
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
+
+    def _refuse(self, attempt: Attempt, refusal: Exception) -> None:
+        """Record durably that the sum cannot be the survivors', which this silo may be asked to sign."""
+        culprit = refusal.culprit if isinstance(refusal, RecoveryRefused) else ""
+        if culprit or not isinstance(refusal, RecoveryRefused):  # else too few reveals came to open anything
+            sha256 = next(part.sha256 for part in attempt.work.parts if part.kind == SUM)
+            self._state.promises.refuse(attempt.place, attempt.tensor, Refusal(sha256, culprit))
+
+    def _recount(self, attempt: Attempt) -> None:
+        """Add the uploads again, if this silo has refused their sum (docs/design/sums.md, "Spoilt sums")."""
+        recount(attempt, self._mail, self._refused(attempt))
+
+    def _refused(self, attempt: Attempt) -> Refusal:
+        refusal = self._state.promises.refused(attempt.place, attempt.tensor)
+        if refusal is None:
+            msg = f"this silo has refused no sum of {attempt.tensor} in this attempt, so it calls none spoilt"
+            raise OutOfTurnError(msg)
+        return refusal
 
     def _publish(self, attempt: Attempt, results: Results) -> None:
         if attempt.study.publish:
@@ -325,8 +367,8 @@ class Tasks:
     # --- inside ---------------------------------------------------------------------------------------------------
     def _confirmation(self, attempt: Attempt) -> Confirm:
         work, place = attempt.work, attempt.place
-        if work.task is Task.TAKE:
-            return Confirm(place, Task.TAKE)
+        if work.task in (Task.TAKE, Task.CHECK):
+            return Confirm(place, work.task)
         if work.task is Task.VOID:
             void, promises = attempt.void, self._state.promises
             promised = promises.voided(place, Tensor(void.tensor)) >= void.through
@@ -335,6 +377,10 @@ class Tasks:
         if work.task is Task.SIGN:
             signature = self._client.sign(attempt.survivor_list.to_sign())
             return Confirm(place, Task.SIGN, work.tensor, signature=signature)
+        if work.task is Task.RECOUNT:
+            spoilt = statement(attempt, self._refused(attempt))
+            signature = self._client.sign(spoilt.to_sign())
+            return Confirm(place, Task.RECOUNT, work.tensor, signature=signature, culprit=spoilt.culprit)
         if work.task is Task.JUDGE:
             return self._judgement(attempt)
         tensor = work.tensor if work.task is Task.OPEN else None

@@ -1,9 +1,10 @@
 """What a silo has bound itself to in the sums, for ever: lists that it signed or voided, reveals, and opened sums.
 
 Guarantees: for one sum of one round only one list of survivors is signed, in whatever attempt, until T silos have
-voided it. Who has revealed does not void, and who has voided never reveals in the attempts that it voided. Of all sums
-that are offered under one label, only one is ever tried. Every promise is durable before this silo says anything that
-rests on it (docs/design/sums.md, "Voided lists"). `tasks` checks signatures and counts them.
+voided it, or it is proven that a sum was spoilt. Who has revealed does not void, and who has voided never reveals in
+the attempts that it voided. Of all sums that are offered under one label, only one is ever tried. A sum is called
+spoilt only if this silo has refused it. Every promise is durable before this silo says anything that rests on it
+(docs/design/sums.md, "Voided lists", "Spoilt sums"). `tasks` checks signatures and counts them.
 """
 
 from __future__ import annotations
@@ -44,6 +45,33 @@ _sums = Table(
     Column("label", String(64), primary_key=True),
     Column("sha256", String(64), nullable=False),
 )
+_refusals = Table(
+    "refusals",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True),
+    Column("tensor", String(16), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("sha256", String(64), nullable=False),
+    Column("culprit", String(63), nullable=False),
+)
+_epochs = Table(
+    "epochs",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True),
+    Column("spoilt", Integer, nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A sum that this silo opened and refused."""
+
+    sha256: str
+    """Digest of the sum (`protos.chunks`)."""
+    culprit: str
+    """The silo whose own signed notes show the fault; empty if none show one."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +86,13 @@ class _Bound:
     """Up to which this silo has promised to reveal nothing."""
     closed: int = 0
     """Up to which T silos have promised so: no sum of these attempts is ever opened."""
+    spoilt: int = 0
+    """Up to which a spoilt sum, of whatever tensor, has ended all that was begun in the round."""
+
+    @property
+    def over(self) -> int:
+        """The last attempt whose lists bind nobody any more."""
+        return max(self.closed, self.spoilt)
 
 
 class Promises:
@@ -96,9 +131,10 @@ class Promises:
         """
         with self._anchored.binding(place) as connection:
             before, bound = _read(connection, place, tensor)
-            if place.attempt <= max(bound.voided, bound.closed):
+            if place.attempt <= max(bound.voided, bound.over):
                 msg = (
-                    f"the sum of {tensor} of round {place.round}, attempt {place.attempt}, was voided; it is not signed"
+                    f"the sum of {tensor} of round {place.round}, attempt {place.attempt}, was voided or spoilt; it is"
+                    " not signed"
                 )
                 raise SurvivorsError(msg)
             if _binds(before, bound) and before != names:
@@ -115,23 +151,28 @@ class Promises:
             raise SurvivorsError(_second(place, tensor, bound))
 
     def reveal(self, place: Place, tensor: Tensor) -> None:
-        """Record that this silo is about to reveal. Raises `SurvivorsError` if it has voided this attempt's sum."""
+        """Record that this silo is about to reveal.
+
+        Raises `SurvivorsError` if it has voided this attempt's sum, or if a spoilt sum has ended this attempt.
+        """
         with self._anchored.binding(place) as connection:
             names, bound = _read(connection, place, tensor)
-            if place.attempt <= bound.voided:
-                msg = f"this silo has voided the sum of {tensor} of round {place.round}, so it reveals nothing for it"
+            if place.attempt <= max(bound.voided, bound.spoilt):
+                who = "a member has spoilt" if place.attempt <= bound.spoilt else "this silo has voided"
+                msg = f"{who} the sum of {tensor} of round {place.round}, so this silo reveals nothing for it"
                 raise SurvivorsError(msg)
             _write(connection, place, tensor, names, replace(bound, revealed=max(bound.revealed, place.attempt)))
 
     def void(self, place: Place, tensor: Tensor, through: int) -> bool:
         """Promise to reveal nothing of this round's tensor in the attempts up to `through`, if nothing was revealed.
 
-        Returns False, and promises nothing, if this silo has revealed in an attempt that T silos have not closed.
+        Returns False, and promises nothing, if this silo has revealed in an attempt that T silos have not closed and no
+        spoilt sum has ended.
         """
         with self._anchored.binding(place) as connection:
             names, bound = _read(connection, place, tensor)
             unknown = bool(names) and not bound.signed
-            if unknown or bound.revealed > bound.closed:
+            if unknown or bound.revealed > bound.over:
                 return False
             _write(connection, place, tensor, names, replace(bound, voided=max(bound.voided, through)))
         return True
@@ -161,6 +202,33 @@ class Promises:
                 msg = "another sum was offered under this label before; only the first is ever tried"
                 raise SumError(msg)
 
+    # --- spoilt sums ----------------------------------------------------------------------------------------------
+    def refuse(self, place: Place, tensor: Tensor, refusal: Refusal) -> None:
+        """Record that this silo has opened an attempt's sum of a tensor and refused it. The first refusal stays."""
+        with self._anchored.binding(place) as connection:
+            if _refusal(connection, place, tensor) is None:
+                key = _key(place, tensor) | {"attempt": place.attempt}
+                connection.execute(insert(_refusals).values(**key, sha256=refusal.sha256, culprit=refusal.culprit))
+
+    def refused(self, place: Place, tensor: Tensor) -> Refusal | None:
+        """The sum of a tensor that this silo has refused in an attempt; None if it has refused none."""
+        with self._engine.begin() as connection:
+            return _refusal(connection, place, tensor)
+
+    def renew(self, place: Place, spoilt: int) -> None:
+        """Record the proof that a sum of this round was spoilt in the attempt `spoilt`. The round begins anew."""
+        if spoilt <= self.spoilt(place):
+            return
+        key = {"study": place.study, "round": place.round}
+        with self._anchored.binding(place) as connection:
+            connection.execute(delete(_epochs).where(*(_epochs.c[name] == value for name, value in key.items())))
+            connection.execute(insert(_epochs).values(**key, spoilt=spoilt))
+
+    def spoilt(self, place: Place) -> int:
+        """The last attempt at this round with a proven spoilt sum; 0 for none. What was charged till then is over."""
+        with self._engine.begin() as connection:
+            return _spoilt(connection, place)
+
 
 def key_sums(connection: Connection, digests: Digests) -> None:
     """Replace the plain digests that an earlier version stored."""
@@ -170,8 +238,20 @@ def key_sums(connection: Connection, digests: Digests) -> None:
 
 
 def _binds(names: tuple[str, ...], bound: _Bound) -> bool:
-    """Whether a signed list counts: T silos have not voided it. If its attempt is unknown, it counts for ever."""
-    return bool(names) and not 0 < bound.signed <= bound.closed
+    """Whether a signed list counts: it is neither voided nor spoilt. If its attempt is unknown, it is never voided."""
+    return bool(names) and (bound.signed > bound.over or not (bound.signed or bound.spoilt))
+
+
+def _refusal(connection: Connection, place: Place, tensor: Tensor) -> Refusal | None:
+    key = _key(place, tensor) | {"attempt": place.attempt}
+    row = connection.execute(select(_refusals).where(*(_refusals.c[name] == key[name] for name in key))).first()
+    return None if row is None else Refusal(row.sha256, row.culprit)
+
+
+def _spoilt(connection: Connection, place: Place) -> int:
+    wanted = (_epochs.c.study == place.study, _epochs.c.round == place.round)
+    row = connection.execute(select(_epochs.c.spoilt).where(*wanted)).first()
+    return 0 if row is None else int(row.spoilt)
 
 
 def _second(place: Place, tensor: Tensor, names: tuple[str, ...]) -> str:
@@ -192,12 +272,13 @@ def _read(connection: Connection, place: Place, tensor: Tensor) -> tuple[tuple[s
         rows.append(connection.execute(select(table).where(*wanted)).first())
     listed, bound = rows
     names = () if listed is None else tuple(json.loads(listed.names))
-    return names, _Bound() if bound is None else _Bound(bound.signed, bound.revealed, bound.voided, bound.closed)
+    kept = () if bound is None else (bound.signed, bound.revealed, bound.voided, bound.closed)
+    return names, replace(_Bound(*kept), spoilt=_spoilt(connection, place))
 
 
 def _write(connection: Connection, place: Place, tensor: Tensor, names: tuple[str, ...], bound: _Bound) -> None:
     key = _key(place, tensor)
-    signed, revealed, voided, closed = astuple(bound)
+    signed, revealed, voided, closed, _ = astuple(bound)
     for table, values in (
         (_survivors, {"names": json.dumps(names)} if names else None),
         (_promises, {"signed": signed, "revealed": revealed, "voided": voided, "closed": closed}),

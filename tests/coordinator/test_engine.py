@@ -118,6 +118,8 @@ def to_gather(engine, place=PLACE):
     for silo in STUDY.silos:
         engine.confirm(silo, confirm(place, silo, Task.TAKE).confirm)
     send_all(engine, Note.SHARES, place)
+    for silo in STUDY.silos:
+        engine.confirm(silo, confirm(place, silo, Task.CHECK).confirm)
 
 
 def send_all(engine, note, place=PLACE):

@@ -17,7 +17,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
-from protos.messages import Note, Place, Signature, Task, Tensor, UploadHeader, Vouch
+from protos.messages import Note, Place, Signature, Spoilt, Task, Tensor, UploadHeader, Vouch
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
 
@@ -34,11 +34,13 @@ ASKED = {
     Phase.CATCH_UP: (Task.CATCH_UP, (WEST,)),
     Phase.JUDGE: (Task.JUDGE, (SOUTH,)),
     Phase.EXCHANGE: (Task.EXCHANGE, STUDY.silos),
+    Phase.CHECK: (Task.CHECK, STUDY.silos),
     Phase.GATHER: (Task.CONTRIBUTE, STUDY.silos),
     Phase.ADD: (None, ()),
     Phase.SIGN: (Task.SIGN, STUDY.silos),
     Phase.REVEAL: (Task.REVEAL, STUDY.silos),
     Phase.OPEN: (Task.OPEN, STUDY.silos),
+    Phase.RECOUNT: (Task.RECOUNT, STUDY.silos),
     Phase.SOLVE: (Task.SOLVE, (WEST,)),
     Phase.ADOPT: (Task.ADOPT, STUDY.silos),
 }
@@ -52,6 +54,7 @@ PARTS = {
     Phase.DEAL: of_all(Note.GREETING),
     Phase.TAKE: (*of_all(Note.GREETING), part(WEST, Note.KEYS)),
     Phase.CATCH_UP: (part(NORTH, Note.MODEL),),
+    Phase.CHECK: of_all(Note.SHARES),
     Phase.JUDGE: (part(NORTH, Note.MODEL),),
     Phase.GATHER: of_all(Note.SHARES),
     Phase.OPEN: (*of_all(Note.REVEAL), TOTAL),
@@ -62,7 +65,7 @@ SLOTS = {
     **{note: (f"note-{note}", "") for note in Note},
     Note.REVEAL: ("note-reveal-heads", ""),
 }
-SUMMED = (Phase.GATHER, Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
+SUMMED = (Phase.GATHER, Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.RECOUNT, Phase.SOLVE, Phase.ADOPT)
 
 
 def vouch(silo):
@@ -87,7 +90,7 @@ def test_who_is_asked_for_what(phase):
         if work is None:
             continue
         assert work.parts == PARTS.get(phase, ())
-        assert work.participants == (STUDY.silos if phase in SUMMED else ())
+        assert work.participants == (STUDY.silos if phase in (Phase.CHECK, *SUMMED) else ())
         assert work.survivors == (STUDY.silos if phase in SUMMED[1:] else ())
         signed = tuple(Signature(silo, f"{silo}'s".encode()) for silo in STUDY.silos)
         assert work.signatures == (signed if phase is Phase.REVEAL else ())
@@ -168,6 +171,27 @@ def test_participants_fetch_each_other_s_shares_once_and_not_those_of_the_lost()
         check_fetch(round_, "west", None, Note.SHARES, "north")
     second = replace(state, round=reach(Phase.GATHER, cursor=1))
     assert work_in(second, WEST, told=False).parts == ()
+
+
+def test_who_adds_again_fetches_every_upload_of_the_sum_as_it_was_signed():
+    state = study_in(Phase.RECOUNT)
+    work = work_in(state, NORTH, told=False)
+    assert [(one.part.silo, one.signature) for one in work.uploads] == [(s, f"{s}'s".encode()) for s in STUDY.silos]
+    assert (work.participants, work.survivors, work.parts) == (STUDY.silos, STUDY.silos, ())
+    for silo in STUDY.silos:
+        assert check_fetch(state.round, NORTH, Tensor.HEADS, "ckks", silo) == ("heads", silo)
+    for tensor, kind, silo in ((Tensor.ENCODER, "ckks", SOUTH), (Tensor.HEADS, "ring32", SOUTH)):
+        with pytest.raises(OutOfTurnError, match="to fetch"):
+            check_fetch(state.round, NORTH, tensor, kind, silo)
+    with pytest.raises(OutOfTurnError, match="to fetch"):
+        check_fetch(reach(Phase.OPEN), NORTH, Tensor.HEADS, "ckks", SOUTH)
+
+
+def test_the_proof_of_a_spoilt_sum_comes_with_the_next_offer_alone():
+    proof = Spoilt(1, Tensor.HEADS, STUDY.silos, SHA, "", (Signature(NORTH, b"s"),), (b"pem",))
+    for phase, handed in ((Phase.OFFER, proof), (Phase.GREET, None)):
+        state = study_in(phase)
+        assert work_in(replace(state, round=replace(state.round, spoilt=proof)), NORTH, told=False).spoilt == handed
 
 
 def test_a_reveal_that_came_before_the_loss_can_be_fetched():

@@ -29,8 +29,10 @@ from protos.messages import (
     Place,
     Publication,
     Signature,
+    Spoilt,
     Task,
     Tensor,
+    Upload,
     UploadHeader,
     Work,
     require_digest,
@@ -43,6 +45,7 @@ PLACE = Place(SHA, 1, 2)
 MEMBER = Member("north", b"pem", b"k" * 32, b"k" * 1184, b"signature")
 KEYS = Part("keys", "north", 1, SHA)
 TWO = ("north", "south")
+SPOILT = Spoilt(1, Tensor.HEADS, TWO, SHA, "", (Signature("north", b"s"),), (b"pem",))
 FIGURE = Figure("old men", "auc", 0.75, 0.7, 0.8)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA)
 
@@ -52,9 +55,10 @@ def work(task, **fields):
     base = {
         "tensor": Tensor.HEADS,
         "parts": (Part(SUM, "", 1, SHA),) if task in FETCHED else (),
-        "participants": TWO if task in SUMMED else (),
+        "participants": TWO if task in (*SUMMED, Task.CHECK) else (),
         "survivors": TWO if task in ADDED else (),
         "signatures": tuple(Signature(silo, b"s") for silo in TWO) if task is Task.REVEAL else (),
+        "uploads": tuple(Upload(Part("ckks", silo, 1, SHA), b"s") for silo in TWO) if task is Task.RECOUNT else (),
     }
     return Work(task, PLACE, **{**base, **fields})
 
@@ -127,7 +131,22 @@ def opened(**fields):
         ("signature.silo", lambda: Signature("North", b"s")),
         ("signature.signature", lambda: Signature("north", b"")),
         ("signature.signature", lambda: Signature("north", b"s" * 257)),
-        ("part.kind", lambda: replace(KEYS, kind="ckks")),
+        ("part.kind", lambda: replace(KEYS, kind="clear")),
+        ("upload.part", lambda: Upload(KEYS, b"s")),
+        ("spoilt.certificates", lambda: replace(SPOILT, certificates=())),
+        ("spoilt.statements", lambda: replace(SPOILT, certificates=(b"pem", b"pem"))),
+        ("spoilt.statements", lambda: replace(SPOILT, names=("west",))),
+        ("spoilt.names", lambda: replace(SPOILT, names=("south", "north"))),
+        ("spoilt.names", lambda: replace(SPOILT, culprit="../west")),
+        ("spoilt.attempt", lambda: replace(SPOILT, attempt=0)),
+        ("work.spoilt", lambda: work(Task.SIGN, spoilt=SPOILT)),
+        ("work.uploads", lambda: work(Task.RECOUNT, uploads=work(Task.RECOUNT).uploads[:1])),
+        ("work.uploads", lambda: work(Task.OPEN, uploads=work(Task.RECOUNT).uploads)),
+        ("confirm.culprit", lambda: Confirm(PLACE, Task.OPEN, Tensor.HEADS, culprit="north")),
+        ("confirm.culprit", lambda: Confirm(PLACE, Task.CHECK, culprit="north")),
+        ("confirm.evidence", lambda: Confirm(PLACE, Task.CHECK, dispute="x", culprit="north", evidence=b"k")),
+        ("confirm.evidence", lambda: Confirm(PLACE, Task.CHECK, dispute="x", evidence=bytes(64))),
+        ("confirm.signature", lambda: Confirm(PLACE, Task.RECOUNT, Tensor.HEADS)),
         ("part.silo", lambda: replace(KEYS, silo="")),
         ("part.silo", lambda: replace(KEYS, silo="../north")),
         ("part.silo", lambda: Part(SUM, "north", 1, SHA)),
@@ -179,7 +198,7 @@ def test_nonsense_is_refused_by_field(field, make):
 
 @pytest.mark.parametrize("task", [*CONFIRMED, Task.FINISH])
 def test_what_is_no_upload_is_confirmed(task):
-    signature = b"s" if task is Task.SIGN else b""
+    signature = b"s" if task in (Task.SIGN, Task.RECOUNT) else b""
     assert Confirm(PLACE, task, Tensor.HEADS, signature=signature).task is task
 
 

@@ -97,10 +97,10 @@ def test_a_key_package_that_was_altered_is_refused(five, fault):
     honest = coordinator.content[place, "note-keys", "north"]
     coordinator.content[place, "note-keys", "north"] = fault(honest)
     coordinator.ask("west", coordinator.work(Task.TAKE, place, roster, actor="north"))
-    refused(coordinator, "west", Task.TAKE, "seal")
+    refused(coordinator, "west", Task.TAKE, "recovery")
     coordinator.content[place, "note-keys", "south"] = honest
     coordinator.ask("polar", coordinator.work(Task.TAKE, place, roster, actor="south"))
-    refused(coordinator, "polar", Task.TAKE, "seal")
+    refused(coordinator, "polar", Task.TAKE, "recovery")
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_who_signs_shares_that_one_silo_cannot_open_is_named_by_that_silo(five, 
     dealing_wrongly(coordinator, monkeypatch, _shares_key=another)
     place, roster = coordinator.begin(1)
     coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))
-    says = ("'south' sealed its shares for this silo wrongly", "a new attempt without 'south'")
+    says = ("'south' committed to another key than that of this silo's shares",)
     refused(coordinator, "north", Task.CONTRIBUTE, "recovery", says=says)
     assert [charge[0] for charge in silos["north"].charges] == [0]
     coordinator.ask("west", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))

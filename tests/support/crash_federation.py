@@ -28,6 +28,7 @@ from support import party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
 from support.small_cohort import policy_document, write_sites, write_yaml
+from support.spoiling import Spoiling
 from support.starving import Starving
 from support.task_points import TaskCrash
 
@@ -135,7 +136,7 @@ class CrashFederation:
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
             approve(StateFolder(folder / "state"), self.study, self.study.name, datetime.now(UTC))
 
-    def _start(self, name: str, crash: Crash | TaskCrash | Starving | None = None) -> None:
+    def _start(self, name: str, crash: Crash | TaskCrash | Starving | Spoiling | None = None) -> None:
         party = "coordinator" if name == HUB else "silo"
         self.processes[name] = party_process.start(party, self.root / name, crash)
 

@@ -36,6 +36,7 @@ from support import moving_clock
 from support.crash_points import Crash, CrashPoints
 from support.fork_server import TESTS, ForkedPopen
 from support.placed_entropy import PlacedEntropy
+from support.spoiling import Spoiling
 from support.starving import Starving
 from support.task_points import TaskCrash
 
@@ -48,7 +49,7 @@ PERSONAL_WRITES = "personal-writes"
 """File beside an agent's configuration: the durable writes of that process."""
 
 
-def _begin(folder: Path, crash: Crash | TaskCrash | Starving | None) -> None:
+def _begin(folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) -> None:
     log = os.open(folder / "log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -57,7 +58,7 @@ def _begin(folder: Path, crash: Crash | TaskCrash | Starving | None) -> None:
     logs.configure()
     if not isinstance(crash, Starving):  # its notes would be what cannot be opened
         CrashPoints(folder / "writes", crash if isinstance(crash, Crash) else None).install()
-    if isinstance(crash, (TaskCrash, Starving)):
+    if isinstance(crash, (TaskCrash, Starving, Spoiling)):
         crash.install()
 
 
@@ -75,7 +76,7 @@ def coordinator(folder: Path, crash: Crash | Starving | None) -> None:
     server.close()
 
 
-def silo(folder: Path, crash: Crash | TaskCrash | Starving | None) -> None:
+def silo(folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) -> None:
     _begin(folder, crash)
     entropy = PlacedEntropy(folder.name)
     Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
@@ -149,7 +150,7 @@ def _start_personal(folder: Path, job: Job) -> subprocess.Popen[bytes]:
     return process
 
 
-def start(party: str, folder: Path, crash: Crash | TaskCrash | Starving | None) -> subprocess.Popen[bytes]:
+def start(party: str, folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) -> subprocess.Popen[bytes]:
     """Start one as a process of its own, which dies where it is told to."""
     command = [sys.executable, "-m", "support.party_process", party, str(folder), pickle.dumps(crash).hex()]
     return ForkedPopen(command, stdin=subprocess.DEVNULL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Uploaded
+from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
 from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round, Vouched
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
@@ -40,7 +40,7 @@ def upload(place: Place, silo: str, what: Tensor | Note, tensor: Tensor | None =
     """A contribution to a tensor; or a note, which names a tensor where it reveals."""
     if isinstance(what, Note):
         return Uploaded(UploadHeader(place, what, tensor, silo, 0, 100, SHA))
-    return Uploaded(UploadHeader(place, "ckks", what, silo, 9, 65536, SHA))
+    return Uploaded(UploadHeader(place, "ckks", what, silo, 9, 65536, SHA), f"{silo}'s".encode())
 
 
 def part(silo: str, note: Note) -> Part:
@@ -51,15 +51,23 @@ def part(silo: str, note: Note) -> Part:
 def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
-    signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID) and not dispute else b""
+    signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID, Task.RECOUNT) and not dispute else b""
     holds = task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT) and not dispute
     content, vouch = (CONTENT, f"{silo}'s".encode()) if holds else ("", b"")
     said = Confirm(place, task, tensor, model, dispute, signature=signature, content=content, vouch=vouch)
     return Confirmed(silo, said, b"certificate")
 
 
-def dispute(place: Place, silo: str, task: Task) -> Confirmed:
-    return Confirmed(silo, Confirm(place, task, dispute="data", explanation="a row does not fit"))
+def dispute(place: Place, silo: str, task: Task, tensor: Tensor | None = None) -> Confirmed:
+    return Confirmed(silo, Confirm(place, task, tensor, dispute="data", explanation="a row does not fit"))
+
+
+def complaint(place: Place, silo: str, about: str, *, task: Task = Task.CHECK, liar: str = "") -> Complained:
+    """A silo says that another has sealed something for it wrongly; the evidence, if there is any, shows who lied."""
+    evidence = bytes(64) if liar else b""
+    return Complained(
+        silo, Confirm(place, task, dispute="recovery", explanation="x", culprit=about, evidence=evidence), liar
+    )
 
 
 def offer(
@@ -103,6 +111,11 @@ def _wanted_of(state: Round, silo: str, model: str) -> Event:
     return upload(place, silo, note, state.tensor if note is Note.REVEAL else None)
 
 
+def unopened(state: Round, silo: str) -> Confirmed:
+    """A silo refuses the current sum."""
+    return Confirmed(silo, Confirm(state.place, Task.OPEN, state.tensor, dispute="opening", explanation="not opened"))
+
+
 def vouched_for(state: Round, *but: str) -> Round:
     """Everybody has signed the model that the round builds on, but for some."""
     signers = [name for name in state.invited if name not in but]
@@ -136,6 +149,12 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
     while state.phase is not phase or state.cursor < cursor:
         assert state.phase not in OVER, state.why
         doubts = phase is Phase.JUDGE and state.phase is Phase.CATCH_UP
-        for event in [dispute(state.place, name, Task.CATCH_UP) for name in state.behind] if doubts else wanted(state):
+        refused = phase is Phase.RECOUNT and state.phase is Phase.OPEN and state.cursor == cursor
+        events = wanted(state)
+        if doubts:
+            events = [dispute(state.place, name, Task.CATCH_UP) for name in state.behind]
+        elif refused:
+            events = [unopened(state, silo) for silo in state.waiting_for]
+        for event in events:
             state, _ = step(state, event, now)
     return state

@@ -280,7 +280,7 @@ class Silo(Caller):
         assert place is not None
         if task is Task.CATCH_UP:
             self.model = self.committed = fetched[Note.MODEL].decode()
-        elif task not in (Task.TAKE, Task.JUDGE):
+        elif task not in (Task.TAKE, Task.JUDGE, Task.CHECK):
             digest = hashlib.sha256(fetched[SUM if task is Task.OPEN else Note.HEADS]).hexdigest()
             self.model = hashlib.sha256(f"{place} {task} {digest}".encode()).hexdigest()
         publishes = self.study.publish and task is Task.OPEN and work.tensor is Tensor.METRICS

@@ -60,7 +60,7 @@ class _Door:
     def confirm(self, silo: str, confirm: Confirm) -> None:
         self.driver.clients[silo].confirms.append(confirm)
 
-    def upload(self, header: UploadHeader, content: bytes) -> None:
+    def upload(self, header: UploadHeader, content: bytes, _signature: bytes) -> None:
         self.driver.clients[header.silo].uploads[header.place, header.slot] = content
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:

@@ -19,6 +19,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Effect,
     Event,
@@ -32,7 +33,7 @@ from coordinator.core.state import Phase, Round
 from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import check_fetch, check_present, check_upload, work_in
+from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
 from crypto.errors import FrameError
 from crypto.pki.certificates import Credential
 from crypto.rings.rings import ring_of
@@ -76,7 +77,7 @@ class SimulatedCoordinator:
     """What lies in its spool now."""
     seen: dict[Slot, bytes] = field(default_factory=dict)
     """All that ever did."""
-    received: list[tuple[UploadHeader, bytes]] = field(default_factory=list)
+    received: list[tuple[UploadHeader, bytes, bytes]] = field(default_factory=list)
     """All that silos have sent, in order."""
     lie: Lie | None = None
     colluder: Credential | None = None
@@ -117,14 +118,19 @@ class SimulatedCoordinator:
         lie = self.lie
         if confirm.task is Task.SIGN and lie is not None and silo in lie.silos and not confirm.dispute:
             lie.signed[silo] = confirm.signature
+        if confirm.dispute and confirm.culprit:
+            note = self.content.get((confirm.place, "note-shares", confirm.culprit), b"")
+            liar = liar_of(self._round(confirm.place), silo, confirm, note) if confirm.evidence else ""
+            self._at(confirm.place, Complained(silo, confirm, liar))
+            return
         round_ = self.progress.round
         members = () if round_ is None else round_.members
         certificate = next((member.certificate_pem for member in members if member.silo == silo), b"")
         self._at(confirm.place, Confirmed(silo, confirm, certificate))
 
-    def upload(self, header: UploadHeader, content: bytes) -> None:
+    def upload(self, header: UploadHeader, content: bytes, signature: bytes = b"") -> None:
         """Take an upload in, as `service`, `engine` and `intake` do."""
-        self.received.append((header, content))
+        self.received.append((header, content, signature))
         key = (header.place, header.slot, header.silo)
         held = self.content.get(key)
         if held is not None and digest_of(held) != header.sha256:
@@ -139,7 +145,7 @@ class SimulatedCoordinator:
                 self.content[key] = self.seen[key] = content
             check_present(round_, header.silo)
             if header.silo in round_.waiting_for:
-                self._apply(Uploaded(header))
+                self._apply(Uploaded(header, signature))
         except OutOfTurnError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except (FrameError, ValueError) as error:

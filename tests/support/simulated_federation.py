@@ -47,12 +47,21 @@ class SimulatedFederation(AbstractContextManager["SimulatedFederation"]):
         *,
         coordinator: SimulatedCoordinator | None = None,
         witness: Witness | None = None,
+        hub: Credential | None = None,
     ) -> None:
+        """With a `hub`, which cosigns, the silos have ledgers and the real gate."""
+        peers = dict(zip(study.silos, (*study.silos[1:], study.silos[0]), strict=True))
         self.study, self._folder, self._credentials = study, folder, credentials
         self.witness = witness or Witness(study)
         self.coordinator = coordinator or SimulatedCoordinator(study)
         self.silos = {
-            name: SimulatedSilo(folder / name, credentials[name], self.coordinator, self.witness)
+            name: SimulatedSilo(
+                folder / name,
+                credentials[name],
+                self.coordinator,
+                self.witness,
+                cosigners=() if hub is None else (hub, credentials[peers[name]]),
+            )
             for name in study.silos
         }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from structlog.testing import capture_logs
 
 from crypto.entropy import SystemEntropy
+from crypto.errors import RecoveryRefused
 from crypto.pki.certificates import Credential
+from crypto.secagg.bundles import Published
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import Bundle, _held, _open_reveal
+from crypto.secagg.unmasking import Bundle, _bundle_message, _held, _open_reveal
 from policies.documents.policy import load_policy
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
@@ -35,7 +37,7 @@ from policies.refusals import Reason, Refused
 from protos import codec
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
-from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
+from protos.messages import RINGS, Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
 from silo_agent.agent import Agent
 from silo_agent.gate import Gate, Order
 from silo_agent.learning.contributions.contribution import Opened
@@ -50,7 +52,7 @@ from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
-from support.simulated_coordinator import SimulatedCoordinator
+from support.simulated_coordinator import SimulatedCoordinator, add_up
 from support.simulated_witness import Witness, plain
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
@@ -95,6 +97,9 @@ class _Client:
             self.silo.witness.voids(self.silo.name, confirm.place, confirm.tensor)
         if confirm.dispute:
             self.silo.disputes.append(confirm)
+        if confirm.task is Task.RECOUNT and not confirm.dispute:
+            assert confirm.tensor is not None
+            self.silo.witness.refuses(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)
         self._send(lambda: self.silo.coordinator.confirm(self.silo.name, confirm))
 
     def sign(self, message: bytes) -> bytes:
@@ -114,7 +119,11 @@ class _Client:
         data = content.read_bytes()
         assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
         self.silo.witness.sent(header, data)
-        self._send(lambda: self.silo.coordinator.upload(header, data))
+        if header.kind in RINGS and self.silo.spoils(header):
+            data = add_up(header.kind, [data, data])  # right residues of no meaning
+            header = replace(header, sha256=digest_of(data))
+        signature = self.sign(header.canonical())
+        self._send(lambda: self.silo.coordinator.upload(header, data, signature))
 
     def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
         data = self.silo.coordinator.download(self.silo.name, place, tensor, part)
@@ -265,6 +274,13 @@ class SimulatedSilo:
     """What it was ever asked."""
     leaves: bool = False
     """Its hospital takes no further part: from now on it refuses every offer."""
+    spoils: Callable[[UploadHeader], bool] = lambda _: False
+    """Whether it is hostile, and puts residues of no meaning in the place of its contribution."""
+    deals: Callable[[str, bytes], bytes] = lambda _, box: box
+    """What it makes of the sealed shares for a holder, if it is hostile."""
+    accuses: Callable[[Membership, Place], RecoveryRefused | None] = lambda *_: None
+    """What it complains about, if it is hostile."""
+    dealt: dict[Place, bytes] = field(default_factory=dict)
     disputes: list[Confirm] = field(default_factory=list)
     on_the_way: list[Callable[[], None]] = field(default_factory=list)
     logs: list[Mapping[str, Any]] = field(default_factory=list)
@@ -360,6 +376,23 @@ class WitnessedMembership(Membership):
     """Shows the witness what it reveals: read from the note itself, as any member of the roster reads it."""
 
     silo: SimulatedSilo
+
+    def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
+        note, names = super().share(place, tensors, threshold), self.roster.names
+        read = Published.parse(note, self.me, self.attempt(place), tensors, names)
+        boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
+        if boxes != read.sealed and place not in self.silo.dealt:
+            body = note[: read.signed].replace(b"".join(read.sealed.values()), b"".join(boxes.values()))
+            message = _bundle_message(self.attempt(place), self.me, sorted(tensors), threshold, body)
+            self.silo.dealt[place] = body + self.silo.credential.sign(message)
+        return self.silo.dealt.get(place, note)
+
+    def read_shares(
+        self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
+    ) -> dict[str, Bundle]:
+        if complaint := self.silo.accuses(self, place):
+            raise complaint
+        return super().read_shares(place, tensors, threshold, notes)
 
     def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
         note = super().reveal(bundles, survivors, participants)

@@ -77,6 +77,8 @@ class Witness:
     opened: dict[Sum, dict[tuple[str, ...], bytes]] = field(default_factory=dict)
     """By survivors: the values."""
     opened_at: dict[tuple[Place, tuple[str, ...]], set[Tensor]] = field(default_factory=dict)
+    refused: dict[tuple[Place, Tensor, tuple[str, ...]], set[str]] = field(default_factory=dict)
+    """By place, tensor and survivors: who states that the sum is spoilt. It counts as opened."""
 
     # --- what silos report ---------------------------------------------------------------------------------------
     def says(self, words: Message) -> None:
@@ -115,6 +117,9 @@ class Witness:
         assert known.setdefault(survivors, total.tobytes()) == total.tobytes(), "one sum opened to different values"
         self.opened_at.setdefault((place, survivors), set()).add(tensor)
 
+    def refuses(self, silo: str, place: Place, tensor: Tensor, survivors: tuple[str, ...]) -> None:
+        self.refused.setdefault((place, tensor, survivors), set()).add(silo)
+
     # --- invariants ----------------------------------------------------------------------------------------------
     def check(self) -> None:
         """Raise `AssertionError` where anything has happened that never may."""
@@ -127,13 +132,45 @@ class Witness:
         self.reveals_one_of_two()
 
     def invariant_2(self) -> None:
-        """Every opened sum has at least `min_silos` members; at most one is opened per round and tensor."""
+        """Every opened sum has at least `min_silos` members; at most one of each epoch is opened per round and tensor.
+
+        The spoilt ones count as opened, and no draw is in two different ones.
+        """
         for (round_number, tensor), sums in self.opened.items():
-            assert len(sums) == 1, f"2: {len(sums)} sums of {tensor} of round {round_number} were opened"
+            epochs: dict[int, set[tuple[str, ...]]] = {}
+            for place, survivors in self.read(round_number, tensor):
+                epochs.setdefault(self.epoch(place), set()).add(survivors)
+            for lists in epochs.values():
+                assert len(lists) == 1, f"2: {len(lists)} sums of {tensor} of round {round_number} were opened"
             for survivors in sums:
                 assert len(survivors) >= self.study.min_silos, f"2: a sum of {survivors} was opened"
         for place, survivors in self.opened_at:
             assert len(survivors) >= self._threshold(), f"2: fewer than have to sign were opened at {place}"
+
+        holding: dict[tuple[str, int, Tensor, int], set[tuple[str, ...]]] = {}
+        for round_number, tensor in {(place.round, tensor) for place, _, tensor in self.all_read()}:
+            for place, survivors in self.read(round_number, tensor):
+                for name in survivors:
+                    draw = self.draws.get((name, place, tensor))
+                    if draw is not None:
+                        holding.setdefault((name, round_number, tensor, draw), set()).add(survivors)
+        twice = {draw: lists for draw, lists in holding.items() if len(lists) > 1}
+        assert not twice, f"2: one draw is in two sums that were read: {twice}"
+
+    def all_read(self) -> set[tuple[Place, tuple[str, ...], Tensor]]:
+        """All sums that anybody can have read: place, survivors and tensor."""
+        opened = {(place, names, tensor) for (place, names), tensors in self.opened_at.items() for tensor in tensors}
+        return opened | {(place, names, tensor) for place, tensor, names in self.refused}
+
+    def read(self, round_number: int, tensor: Tensor) -> set[tuple[Place, tuple[str, ...]]]:
+        """The sums of one tensor of a round that anybody can have read."""
+        return {(p, names) for p, names, of in self.all_read() if (p.round, of) == (round_number, tensor)}
+
+    def epoch(self, place: Place) -> int:
+        """The last attempt at the round before this one in which a sum is proven to be spoilt; 0 for none."""
+        proving = self.study.privacy.colluders + 1
+        ended = {p.attempt for (p, _, _), by in self.refused.items() if p.round == place.round and len(by) >= proving}
+        return max((attempt for attempt in ended if attempt < place.attempt), default=0)
 
     def invariant_3(self) -> None:
         """(mask key, label) pairs are unique across restarts."""
@@ -155,7 +192,7 @@ class Witness:
     def signs_once(self) -> None:
         """Each silo signs one survivor list for a sum of a round in all attempts, until T silos have voided it."""
         for (silo, round_number, tensor), lists in self.signed.items():
-            closed = self.closed(round_number, tensor)
+            closed = max(self.closed(round_number, tensor), self.epoch(Place(self.study.digest, round_number, 1 << 15)))
             binding = [names for names, attempts in lists.items() if max(attempts) > closed]
             assert len(binding) <= 1, f"{silo} signed {lists} for {tensor} of round {round_number}, of which {closed=}"
 

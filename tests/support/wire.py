@@ -25,9 +25,11 @@ from protos.messages import (
     Publication,
     Signature,
     SignedPublication,
+    Spoilt,
     StudyResults,
     Task,
     Tensor,
+    Upload,
     UploadHeader,
     Void,
     Work,
@@ -79,7 +81,8 @@ voids = _voids()
 @st.composite
 def works(draw: st.DrawFn) -> Work:
     task = draw(st.sampled_from(Task))
-    participants = sorted(draw(st.sets(names, min_size=1, max_size=4))) if task in SUMMED else []
+    named = task in (*SUMMED, Task.CHECK)
+    participants = sorted(draw(st.sets(names, min_size=1, max_size=4))) if named else []
     survivors = participants[: draw(st.integers(1, len(participants)))] if task in ADDED else []
     signers = survivors[: draw(st.integers(1, len(survivors)))] if task is Task.REVEAL else []
     fetched = draw(st.lists(parts, min_size=1, max_size=4, unique_by=lambda part: (part.kind, part.silo)))
@@ -97,6 +100,27 @@ def works(draw: st.DrawFn) -> Work:
         why=draw(texts),
         outcome=draw(st.sampled_from(("finished", "ended", "aborted", "left"))) if task is Task.FINISH else "",
         void=draw(st.none() | voids) if task is Task.CONTRIBUTE else None,
+        uploads=tuple(draw(_uploads(silo)) for silo in survivors) if task is Task.RECOUNT else (),
+        spoilt=draw(st.none() | spoilts()) if task is Task.DECIDE else None,
+    )
+
+
+def _uploads(silo: str) -> st.SearchStrategy[Upload]:
+    return st.builds(Upload, st.builds(Part, st.sampled_from(RINGS), st.just(silo), sizes, digests), some_bytes)
+
+
+@st.composite
+def spoilts(draw: st.DrawFn) -> Spoilt:
+    listed = sorted(draw(st.sets(names, min_size=1, max_size=4)))
+    statements = tuple(Signature(silo, draw(some_bytes)) for silo in listed[: draw(st.integers(1, len(listed)))])
+    return Spoilt(
+        draw(st.integers(1, 9)),
+        draw(st.sampled_from(Tensor)),
+        tuple(listed),
+        draw(digests),
+        draw(st.just("") | names),
+        statements,
+        tuple(draw(some_bytes) for _ in statements),
     )
 
 
@@ -107,7 +131,9 @@ confirms = (
     st.builds(
         Confirm,
         places,
-        st.sampled_from([task for task in (*CONFIRMED, Task.FINISH) if task not in (Task.SIGN, Task.VOID)]),
+        st.sampled_from(
+            [task for task in (*CONFIRMED, Task.FINISH) if task not in (Task.SIGN, Task.VOID, Task.RECOUNT)]
+        ),
         maybe_tensor,
         texts,
         texts,
@@ -143,6 +169,22 @@ confirms = (
         publication=some_bytes,
         signature=some_bytes,
     )
+)
+confirms |= st.builds(
+    Confirm,
+    places,
+    st.just(Task.RECOUNT),
+    st.sampled_from(Tensor),
+    signature=some_bytes,
+    culprit=st.just("") | names,
+)
+confirms |= st.builds(
+    Confirm,
+    places,
+    st.just(Task.CHECK),
+    dispute=texts.filter(bool),
+    culprit=names,
+    evidence=st.just(b"") | st.binary(min_size=64, max_size=64),
 )
 checkpoints = st.builds(SignedCheckpoint, some_bytes, some_bytes, some_bytes)
 cosignatures = st.builds(CosignedCheckpoint, checkpoints, some_bytes, some_bytes)

@@ -259,8 +259,9 @@ def test_a_sum_that_nobody_can_open_costs_nobody_its_place():
     for attempt in range(1, 5):
         state = until(state, at(1, Phase.OPEN, Tensor.HEADS))
         assert state.round.place.attempt == attempt
-        for silo in FOUR:
-            state = disputed(state, silo, Task.OPEN, Tensor.HEADS)
+        for task in (Task.OPEN, Task.RECOUNT):
+            for silo in FOUR:
+                state = disputed(state, silo, task, Tensor.HEADS)
     assert (state.active, state.round.complaints) == (FOUR, ())
     assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
 

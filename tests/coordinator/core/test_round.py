@@ -18,6 +18,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Event,
     Lost,
@@ -52,6 +53,7 @@ from support.rounds import (
     SILOS,
     TOTAL,
     accept,
+    complaint,
     confirm,
     dispute,
     member,
@@ -138,7 +140,8 @@ def author(event: Event) -> str:
 
 FOUR = (EAST, NORTH, POLAR, WEST)
 ENDS = (
-    (Phase.EXCHANGE, Phase.GATHER, ()),
+    (Phase.EXCHANGE, Phase.CHECK, ()),
+    (Phase.CHECK, Phase.GATHER, ()),
     (Phase.GATHER, Phase.ADD, (Add(P, Tensor.HEADS, FOUR),)),
     (Phase.SIGN, Phase.REVEAL, ()),
     (Phase.REVEAL, Phase.OPEN, ()),
@@ -641,7 +644,7 @@ TABLE = (
         "all have sent their shares",
         at(Phase.EXCHANGE, upload(P, SOUTH, Note.SHARES), upload(P, NORTH, Note.SHARES)),
         upload(P, WEST, Note.SHARES),
-        Phase.GATHER,
+        Phase.CHECK,
     ),
     Move(
         "a silo cannot share",
@@ -653,6 +656,42 @@ TABLE = (
         culprits=(NORTH,),
     ),
     Move("the operator stops the exchange", reach(Phase.EXCHANGE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- check
+    Move("one has read its shares", reach(Phase.CHECK), confirm(P, NORTH, Task.CHECK), Phase.CHECK),
+    Move("all have read their shares", but(reach(Phase.CHECK), WEST), confirm(P, WEST, Task.CHECK), Phase.GATHER),
+    Move("the operator stops the check", reach(Phase.CHECK), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move(
+        "a silo complains, and the key of the note shows that its owner lied",
+        replace(reach(Phase.CHECK), complaints=(NORTH,)),
+        complaint(P, NORTH, SOUTH, liar=SOUTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="south has dealt wrong shares to north, as the key of its note shows to everybody",
+    ),
+    Move(
+        "a silo complains, and the key of the note shows that it lied itself",
+        reach(Phase.CHECK),
+        complaint(P, NORTH, SOUTH, liar=NORTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north complained falsely about south, as the key of that note shows to everybody",
+    ),
+    Move(
+        "a silo complains without evidence: one of the two lies, and nobody is blamed alone",
+        replace(reach(Phase.CHECK), complaints=(NORTH,)),
+        complaint(P, NORTH, SOUTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north and south contradict each other, and one of them lies: north disputes check: recovery: x",
+    ),
+    Move(
+        "a silo complains that the dealt keys do not open for it",
+        reach(Phase.TAKE),
+        complaint(P, SOUTH, NORTH, task=Task.TAKE),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north and south contradict each other, and one of them lies: south disputes take: recovery: x",
+    ),
     # --- gather
     Move("one contribution is in", reach(Phase.GATHER), upload(P, NORTH, Tensor.HEADS), Phase.GATHER),
     Move(
@@ -792,12 +831,66 @@ TABLE = (
         (lost(Phase.OPEN, NORTH, why="north disputes open of heads: data: a row does not fit"),),
     ),
     Move(
-        "the sum does not open for two of five: that lies at none of the two",
+        "the sum does not open for two of five: those two add the uploads again",
         after(but(of_five(Phase.OPEN), NORTH, SOUTH), unopened(NORTH)),
+        unopened(SOUTH),
+        Phase.RECOUNT,
+    ),
+    Move(
+        "the sum does not open for two of five, and an older version did not keep what was signed",
+        replace(after(but(of_five(Phase.OPEN), NORTH, SOUTH), unopened(NORTH)), uploads=()),
         unopened(SOUTH),
         Phase.ABORTED,
         (CLEARS,),
         why=OBJECTIONS.format(task="open of heads"),
+    ),
+    # --- recount
+    Move("the operator stops the recount", reach(Phase.RECOUNT), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move(
+        "all have added the uploads again: a member spoilt the sum",
+        but(reach(Phase.RECOUNT), WEST),
+        confirm(P, WEST, Task.RECOUNT, Tensor.HEADS),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="a member spoilt the sum of heads of north, south, west, as north, south, west state",
+    ),
+    Move(
+        "one is late, and the others' statements suffice",
+        but(reach(Phase.RECOUNT), WEST),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.train,
+        why="a member spoilt the sum of heads of north, south, west, as north, south state",
+    ),
+    Move(
+        "one is revoked, and the others' statements suffice",
+        but(reach(Phase.RECOUNT), WEST),
+        Revoked((WEST,)),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="a member spoilt the sum of heads of north, south, west, as north, south state",
+    ),
+    Move(
+        "one statement is no proof",
+        but(reach(Phase.RECOUNT), SOUTH, WEST),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.train,
+        why="north, south, west refuse the sum of heads: they do not state that it is spoilt",
+    ),
+    Move(
+        "the coordinator's sum is another than that of the uploads, which lies at none of the silos",
+        after(
+            replace(reach(Phase.RECOUNT), complaints=(SOUTH,)),
+            *(dispute(P, silo, Task.RECOUNT, Tensor.HEADS) for silo in (NORTH, SOUTH)),
+        ),
+        dispute(P, WEST, Task.RECOUNT, Tensor.HEADS),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north, south, west refuse the sum of heads: "
+        + "; ".join(f"{silo} disputes recount of heads: data: a row does not fit" for silo in SILOS),
     ),
     Move(
         "the sum does not open for one of five, which is then restarted",
@@ -1098,6 +1191,7 @@ def without_south(phase: Phase) -> Round:
 
 
 NOTHING_NEW = (
+    ("a restart of somebody who adds the uploads again", reach(Phase.RECOUNT), Restarted(NORTH, "new")),
     ("a second yes", at(Phase.OFFER, accept(P, NORTH)), accept(P, NORTH, key=b"z")),
     ("a no after the yes", at(Phase.OFFER, accept(P, NORTH)), refuse(P, NORTH)),
     ("a yes after the no", at(Phase.OFFER, refuse(P, NORTH)), accept(P, NORTH)),
@@ -1176,6 +1270,11 @@ OUT_OF_TURN = (
     ("a note while gathering", reach(Phase.GATHER), upload(P, WEST, Note.KEYS)),
     ("a contribution from outside the roster", reach(Phase.GATHER), upload(P, "elsewhere", Tensor.HEADS)),
     ("a contribution while adding", reach(Phase.ADD), upload(P, NORTH, Tensor.HEADS)),
+    ("a complaint about oneself", reach(Phase.CHECK), complaint(P, NORTH, NORTH)),
+    ("a complaint about somebody outside", reach(Phase.CHECK), complaint(P, NORTH, "elsewhere")),
+    ("a complaint from outside", reach(Phase.CHECK), complaint(P, "elsewhere", NORTH)),
+    ("a complaint about what is not due", reach(Phase.CHECK), complaint(P, NORTH, SOUTH, task=Task.TAKE)),
+    ("a complaint after a yes", at(Phase.CHECK, confirm(P, NORTH, Task.CHECK)), complaint(P, NORTH, SOUTH)),
     ("a contribution after adding", reach(Phase.OPEN), upload(P, NORTH, Tensor.HEADS)),
     ("a second sum", reach(Phase.OPEN), Added(Part(SUM, "", 1, SHA))),
     ("a sum while gathering", reach(Phase.GATHER), Added(TOTAL)),
@@ -1226,7 +1325,8 @@ LIKE_LATE = tuple(phase for phase, event in MOVES if event is Revoked)
 
 def test_the_table_has_every_move_there_is():
     revocations = {(phase, Revoked) for phase in LIKE_LATE}
-    assert {(move.state.phase, type(move.event)) for move in TABLE} | revocations == set(MOVES)
+    idle = {(Phase.RECOUNT, Restarted)}  # nobody needs keys there: in NOTHING_NEW
+    assert {(move.state.phase, type(move.event)) for move in TABLE} | revocations | idle == set(MOVES)
 
 
 @pytest.mark.parametrize("phase", LIKE_LATE)
@@ -1263,6 +1363,7 @@ EXAMPLES: dict[type, Event] = {
     Uploaded: upload(P, NORTH, Tensor.HEADS),
     Added: Added(TOTAL),
     Confirmed: confirm(P, NORTH, Task.TAKE),
+    Complained: complaint(P, NORTH, SOUTH),
     Restarted: Restarted(NORTH, "new"),
     Returned: Returned(NORTH),
     Revoked: Revoked((NORTH,)),

@@ -16,8 +16,8 @@ from support.rounds import CATCHING_UP, FIVE, LIMITS, SILOS, offer, reach, with_
 NORTH, SOUTH, WEST = SILOS
 LASTS = {
     "offer": {Phase.OFFER},
-    "keys": {Phase.GREET, Phase.DEAL, Phase.TAKE, Phase.EXCHANGE},
-    "train": {Phase.GATHER, Phase.ADD},
+    "keys": {Phase.GREET, Phase.DEAL, Phase.TAKE, Phase.EXCHANGE, Phase.CHECK},
+    "train": {Phase.GATHER, Phase.ADD, Phase.RECOUNT},
     "open": {Phase.VOID, *CATCHING_UP, Phase.SIGN, Phase.REVEAL, Phase.OPEN},
     "solve": {Phase.SOLVE, Phase.ADOPT},
 }
@@ -38,13 +38,13 @@ def test_every_phase_that_silos_act_in_has_one_way_to_end():
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_tensor_is_named_while_it_is_summed(phase):
-    assert reach(phase).tensor is (Tensor.HEADS if phase in (*SUMMING, Phase.VOID) else None)
+    assert reach(phase).tensor is (Tensor.HEADS if phase in (*SUMMING, Phase.RECOUNT, Phase.VOID) else None)
     if phase in SUMMING:
         assert reach(phase, cursor=0 if phase in (Phase.SOLVE, Phase.ADOPT) else 1).tensor is not None
 
 
 def test_whoever_may_be_spared_is_lost_in_the_sums_alone():
-    assert set(SPARING) == {Phase.EXCHANGE, *SUMMING}
+    assert set(SPARING) == {Phase.EXCHANGE, Phase.CHECK, *SUMMING}
     assert set(ADDED) < set(SUMMING)
 
 

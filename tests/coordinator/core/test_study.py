@@ -303,7 +303,7 @@ def test_who_missed_a_round_catches_up_before_it_gives_anything():
         (Phase.SHARE, ("north",)),
         (Phase.CATCH_UP, ("west",)),
     ]
-    assert seen[6:8] == [(Phase.EXCHANGE, SILOS), (Phase.GATHER, SILOS)]
+    assert seen[6:9] == [(Phase.EXCHANGE, SILOS), (Phase.CHECK, SILOS), (Phase.GATHER, SILOS)]
     assert state.active == SILOS
 
 
@@ -612,7 +612,7 @@ class Federation(RuleBasedStateMachine):
         tensor=st.sampled_from((None, *Tensor)),
     )
     def confirm(self, silo, task, tensor):
-        if task in (Task.SIGN, Task.VOID) and tensor is None:
+        if task in (Task.SIGN, Task.VOID, Task.RECOUNT) and tensor is None:
             return
         model = self.held if task is Task.CATCH_UP else self.next_model
         self.send(confirm(self.place, silo, task, tensor, model=model))

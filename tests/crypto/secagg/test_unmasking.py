@@ -13,10 +13,20 @@ from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, Seal
 from crypto.pki.certificates import Trust
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
-from crypto.secagg.packages import SEAL_BYTES, GroupKeys
+from crypto.secagg.boxes import SEAL_BYTES
+from crypto.secagg.bundles import bound, liar
+from crypto.secagg.packages import GroupKeys
 from crypto.secagg.shamir import SHARE_BYTES
 from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
-from crypto.secagg.unmasking import AttemptSecrets, make_bundle, make_reveal, pair_seed, read_bundle, read_reveals
+from crypto.secagg.unmasking import (
+    AttemptSecrets,
+    make_bundle,
+    make_reveal,
+    pair_seed,
+    read_bundle,
+    read_reveals,
+    require_same_keys,
+)
 from crypto.stream import derive
 from support.entropy import SeededEntropy
 
@@ -44,8 +54,9 @@ class Consortium:
         of = {"secrets": self.secrets[owner], "attempt": self.attempt, "threshold": self.needed, **change}
         pairs = of.get("pairs", self.pairs[owner])
         credential = of.get("credential", self.credentials[owner])
+        keys = of.get("keys", KEYS)
         return make_bundle(
-            of["secrets"], of["attempt"], owner, self.roster, pairs, of["threshold"], credential, SystemEntropy()
+            of["secrets"], of["attempt"], owner, self.roster, pairs, keys, of["threshold"], credential, SystemEntropy()
         )
 
     def read(self, blob, owner, me, **change):
@@ -53,6 +64,9 @@ class Consortium:
         return read_bundle(
             blob, owner, of["attempt"], of["tensors"], me, of["roster"], self.pairs[me], of["threshold"], self.trust
         )
+
+    def liar(self, blob, owner, holder, key):
+        return liar(blob, owner, holder, key, self.attempt, TENSORS, self.names)
 
     def list(self, *names, tensor=TENSOR):
         return SurvivorList(self.attempt, tensor, tuple(sorted(names)))
@@ -264,21 +278,54 @@ def test_a_wrong_share_for_one_member_shows_that_member_its_dealer(trio, forge):
     with pytest.raises(RecoveryRefused, match="'west' dealt this silo shares that it did not commit to") as refused:
         trio.read(note, "west", "north")
     assert refused.value.culprit == "west"
+    assert trio.liar(note, "west", "north", refused.value.evidence) == "west"
     assert trio.read(note, "west", "south").owner == "west"
+    key = unmasking._shares_key(trio.pairs["south"], "west", "south", bound("shares", trio.attempt, "west", "south"))
+    assert trio.liar(note, "west", "south", key) == "south"
 
 
-def test_shares_sealed_under_another_secret_show_their_dealer(trio):
-    strangers = PairSecrets({**trio.pairs["west"], "north": b"x" * 32})
+def test_shares_that_are_not_sealed_under_the_committed_key_show_their_dealer_to_everybody(trio, forge):
+    seal = unmasking.seal_under
+    note = forge("west", seal_under=lambda key, plain, of, entropy: seal(b"x" * 32, plain, of, entropy))
     with pytest.raises(RecoveryRefused, match="sealed its shares for this silo wrongly") as refused:
-        trio.read(trio.make("west", pairs=strangers), "west", "north")
+        trio.read(note, "west", "north")
     assert refused.value.culprit == "west"
+    assert trio.liar(note, "west", "north", refused.value.evidence) == "west"
+    assert trio.liar(note, "west", "south", refused.value.evidence) == "south", "that is not the key of south's note"
+
+
+def test_another_key_than_the_committed_one_is_one_silos_word_against_the_others(trio):
+    strangers = PairSecrets({**trio.pairs["west"], "north": b"x" * 32})
+    with pytest.raises(RecoveryRefused, match="'west' committed to another key") as refused:
+        trio.read(trio.make("west", pairs=strangers), "west", "north")
+    assert (refused.value.culprit, refused.value.evidence) == ("west", b"")
+
+
+def test_who_complains_about_a_right_note_lies_whatever_key_it_shows(trio):
+    note = trio.notes["west"]
+    asked = bound("shares", trio.attempt, "west", "north")
+    right = unmasking._shares_key(trio.pairs["north"], "west", "north", asked)
+    assert [trio.liar(note, "west", "north", key) for key in (right, bytes(32))] == ["north", "north"]
+    assert trio.liar(note[:-80], "west", "north", right) == "west", "a note that nobody can read"
+
+
+def test_keys_that_differ_from_the_dealers_are_between_the_two(trio):
+    other = dataclasses.replace(KEYS, check=b"x" * 32)
+    notes = {**trio.notes, "west": trio.make("west", keys=other)}
+    held = {owner: trio.read(note, owner, "north") for owner, note in notes.items()}
+    require_same_keys(trio.held["north"], "north", "west")
+    require_same_keys(held, "north", "south")
+    for dealer, culprit in (("west", "west"), ("hub", "")):
+        with pytest.raises(RecoveryRefused, match="hold different keys") as refused:
+            require_same_keys(held, "north", dealer)
+        assert refused.value.culprit == culprit
 
 
 @pytest.mark.parametrize("owner", THREE)
 def test_a_commitment_to_another_pair_seed_shows_its_dealer(trio, forge, owner):
     note = forge(owner, pair_seed=lambda pair, attempt, tensor: bytes(32))
     for me in set(THREE) - {owner}:
-        with pytest.raises(RecoveryRefused, match="did not commit to") as refused:
+        with pytest.raises(RecoveryRefused, match="committed to another seed") as refused:
             trio.read(note, owner, me)
         assert refused.value.culprit == owner
 
@@ -517,7 +564,7 @@ def test_a_deposit_of_other_seeds_or_under_another_key_shows_its_dealer(trio, fo
         expected(trio, recovered_with(trio, note, "west", survivors).unmasking, survivors, THREE)
 
 
-def test_two_who_committed_to_different_seeds_are_both_named_and_neither_blamed(trio):
+def test_of_two_who_committed_to_different_seeds_it_lies_at_the_one_that_uploaded(trio):
     """West and south collude; north, who knows only its own seeds, sees that they differ."""
     survivors = trio.list("north", "south")
     blobs = trio.reveals(survivors)
@@ -525,7 +572,7 @@ def test_two_who_committed_to_different_seeds_are_both_named_and_neither_blamed(
     lying = dataclasses.replace(bundle, pairs={**bundle.pairs, TENSOR: {**bundle.pairs[TENSOR], "west": bytes(32)}})
     with pytest.raises(RecoveryRefused, match="'west' and 'south' committed to different seeds") as refused:
         trio.recover(blobs, survivors, bundles={**trio.held["north"], "south": lying})
-    assert refused.value.culprit == ""
+    assert refused.value.culprit == "south"
 
 
 def test_3000_mutated_reveals_are_ignored(trio):

@@ -18,8 +18,8 @@ def handed(silos):
 
 
 def test_every_field_changes_what_is_signed():
-    changes = ({"study": "6" * 64}, {"round": 2}, {"tensor": "encoder"}, {"through": 1})
-    assert len({VOID.to_sign(), *(replace(VOID, **change).to_sign() for change in changes)}) == 5
+    changes = ({"study": "6" * 64}, {"round": 2}, {"tensor": "encoder"}, {"through": 1}, {"after": 1})
+    assert len({VOID.to_sign(), *(replace(VOID, **change).to_sign() for change in changes)}) == 6
 
 
 def test_silos_of_the_study_that_signed_exactly_this_are_counted(silos, handed):

@@ -4,7 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos.messages import ADDED, FETCHED, SUM, SUMMED, Member, Note, Part, Place, Signature, Task, Tensor, Work
+from protos.messages import (
+    ADDED,
+    FETCHED,
+    SUM,
+    SUMMED,
+    Member,
+    Note,
+    Part,
+    Place,
+    Signature,
+    Task,
+    Tensor,
+    Upload,
+    Work,
+)
 from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, planned, repeats, sit, take
 
 STUDY = "5" * 64
@@ -32,6 +46,9 @@ def work(task, at, tensor=None, roster=EVERYBODY, *, participants=None, survivor
         participants=participants if task in SUMMED else (),
         survivors=survivors if task in ADDED else (),
         signatures=tuple(Signature(name, b"s") for name in survivors) if task is Task.REVEAL else (),
+        uploads=tuple(Upload(Part("ckks", name, 1, "0" * 64), b"s") for name in survivors)
+        if task is Task.RECOUNT
+        else (),
     )
 
 
@@ -161,6 +178,22 @@ def test_what_was_signed_is_what_is_opened(task):
         with pytest.raises(OutOfTurnError, match="other participants or survivors than this silo has signed"):
             take(turn, work(task, turn.place, Tensor.COUNTS, **names))
     assert take(turn, work(task, turn.place, Tensor.COUNTS, survivors=NAMES[:2])).last.survivors == NAMES[:2]
+
+
+def test_who_has_left_an_attempt_adds_the_uploads_of_the_list_again_that_it_has_signed():
+    turn = leave(summing(*SUMMING[:3], survivors=NAMES[:2]))
+    for names in ({"survivors": NAMES}, {"participants": NAMES[:2]}):
+        with pytest.raises(OutOfTurnError, match="other participants or survivors than this silo has signed"):
+            take(turn, work(Task.RECOUNT, turn.place, Tensor.COUNTS, **names))
+    asked = work(Task.RECOUNT, turn.place, Tensor.COUNTS, survivors=NAMES[:2])
+    done = take(turn, asked)
+    assert (done.stage, done.keyed) == (Stage.REST, ())
+    assert repeats(done, asked)
+
+
+def test_a_seat_names_the_last_spoilt_attempt_until_the_next_seat():
+    turn = sit(Turn(PLAN), place(0, 3), spoilt=2)
+    assert (turn.spoilt, sit(turn, place(0, 4), spoilt=2).spoilt, sit(turn, place(0, 4)).spoilt) == (2, 2, 0)
 
 
 def test_another_list_is_no_repetition():

@@ -1,0 +1,160 @@
+"""The public part of a shares note, and who lied where a silo complains about one. It needs no secret.
+
+Guarantees: a note's owner signs, for every holder, a commitment to the key under which it sealed that holder's shares,
+and commitments to the shares. So a holder whose shares are wrong can publish that one key, and everybody sees who
+lied: the owner, if the key is the committed one and does not open shares that fit; else the holder. The key is derived
+for this note alone, and tells nothing but the holder's shares of a silo that has dealt wrongly (docs/design/sums.md,
+"Complaints").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
+
+from crypto.canonical import canonical
+from crypto.errors import RecoveryRefused, SealError
+from crypto.secagg.boxes import SEAL_BYTES, open_under
+from crypto.secagg.layout import SHARE_BYTES
+from crypto.secagg.survivors import AttemptRef
+from crypto.stream import KEY_BYTES
+
+Part = Literal["own", "key"]
+"""A silo's two secrets for a tensor: the key of its own mask (revealed if the silo survives) and its attempt key."""
+Spot = tuple[str, Part]
+"""Tensor and part. They say which of one silo's secrets of an attempt is meant."""
+
+PARTS: Final[tuple[Part, ...]] = ("own", "key")
+MAGIC: Final = b"fedward shares 2"
+MAX_SIGNATURE: Final = 72
+"""Longest DER form of an ECDSA P-256 signature."""
+_HASH = 32
+
+
+@dataclass(frozen=True)
+class Published:
+    """What everybody reads in a shares note. Nothing of it is secret."""
+
+    owner: str
+    attempt: AttemptRef
+    keys: bytes
+    """Hash of the roster's keys as the owner holds them (`commit_keys`)."""
+    note_keys: Mapping[str, bytes]
+    """By holder: the commitment to the key under which its shares are sealed."""
+    commitments: Mapping[Spot, Mapping[str, bytes]]
+    """Commitments by holder, each to that holder's share. The empty name has the commitment to the secret."""
+    pairs: Mapping[str, Mapping[str, bytes]]
+    """By tensor and other member: the commitment to the pair seed with that member."""
+    sealed: Mapping[str, bytes] = field(repr=False)
+    """By holder: its shares, sealed."""
+    deposits: Mapping[str, bytes] = field(repr=False)
+    """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
+    signed: int
+    """How many bytes of the note are signed. The signature follows."""
+
+    @classmethod
+    def parse(cls, blob: bytes, owner: str, attempt: AttemptRef, tensors: Iterable[str], names: Sequence[str]) -> Self:
+        """Cut a note of a roster of these names. Raises `RecoveryRefused` if it is malformed."""
+        ordered, others = sorted(set(tensors)), [name for name in names if name != owner]
+        shares, deposit = len(PARTS) * SHARE_BYTES * len(ordered) + SEAL_BYTES, KEY_BYTES * len(others) + SEAL_BYTES
+        end = len(MAGIC) + _HASH * (1 + len(names)) + shares * len(names)
+        end += len(ordered) * (len(PARTS) * _HASH * (1 + len(names)) + _HASH * len(others) + deposit)
+        if not end < len(blob) <= end + MAX_SIGNATURE or not blob.startswith(MAGIC):
+            msg = (
+                f"the shares note of {owner!r} is cut or of another version; have it sent again, then begin a new"
+                " attempt"
+            )
+            raise RecoveryRefused(msg)
+        pieces = Pieces(blob, len(MAGIC))
+        return cls(
+            owner=owner,
+            attempt=attempt,
+            keys=pieces.take(_HASH, 1)[0],
+            note_keys=dict(zip(names, pieces.take(_HASH, len(names)), strict=True)),
+            commitments={
+                (tensor, part): dict(zip(("", *names), pieces.take(_HASH, 1 + len(names)), strict=True))
+                for tensor in ordered
+                for part in PARTS
+            },
+            pairs={tensor: dict(zip(others, pieces.take(_HASH, len(others)), strict=True)) for tensor in ordered},
+            sealed=dict(zip(names, pieces.take(shares, len(names)), strict=True)),
+            deposits=dict(zip(ordered, pieces.take(deposit, len(ordered)), strict=True)),
+            signed=end,
+        )
+
+    def opened(self, holder: str, key: bytes) -> dict[Spot, bytes]:
+        """Return a holder's shares under the key of its note. Raises `RecoveryRefused`, which names the owner."""
+        bound_ = bound("shares", self.attempt, self.owner, holder)
+        try:
+            plain = open_under(key, self.sealed[holder], bound_, "shares note")
+        except SealError:
+            msg = f"{self.owner!r} sealed its shares for this silo wrongly; begin a new attempt without {self.owner!r}"
+            raise RecoveryRefused(msg, self.owner, key) from None
+        shares = dict(zip(self.commitments, Pieces(plain, 0).take(SHARE_BYTES, len(self.commitments)), strict=True))
+        if any(
+            self.commitments[spot][holder] != commit(self.attempt, self.owner, spot, holder, share)
+            for spot, share in shares.items()
+        ):
+            msg = (
+                f"{self.owner!r} dealt this silo shares that it did not commit to; begin a new attempt without"
+                f" {self.owner!r}"
+            )
+            raise RecoveryRefused(msg, self.owner, key)
+        return shares
+
+    def commits_to(self, holder: str, key: bytes) -> bool:
+        """Whether the owner has committed to this key for the holder's note."""
+        return hmac.compare_digest(self.note_keys[holder], commit_note_key(self.attempt, self.owner, holder, key))
+
+
+def liar(  # noqa: PLR0917  # a note, and what it is a note of
+    blob: bytes, owner: str, holder: str, key: bytes, attempt: AttemptRef, tensors: Iterable[str], names: Sequence[str]
+) -> str:
+    """Return who lied, the owner of a note that its owner has signed or the holder that complains about it."""
+    try:
+        published = Published.parse(blob, owner, attempt, tensors, names)
+        if published.commits_to(holder, key):
+            published.opened(holder, key)
+    except RecoveryRefused:
+        return owner
+    return holder
+
+
+class Pieces:
+    """Cuts bytes of a checked length into pieces, in order."""
+
+    def __init__(self, blob: bytes, begin: int) -> None:
+        self._blob, self._at = blob, begin
+
+    def take(self, size: int, count: int) -> list[bytes]:
+        """Return the next pieces, all of one size."""
+        begin, self._at = self._at, self._at + size * count
+        return [self._blob[at : at + size] for at in range(begin, self._at, size)]
+
+
+def bound(purpose: str, attempt: AttemptRef, owner: str, to: str) -> bytes:
+    """Return what a sealed part of a note is bound to."""
+    return canonical(purpose, attempt.canonical(), owner, to)
+
+
+def commit(attempt: AttemptRef, owner: str, spot: Spot, holder: str, value: bytes) -> bytes:
+    """Return the commitment to a share, or to a secret if the holder's name is empty."""
+    return hashlib.sha256(canonical("commitment", attempt.canonical(), owner, *spot, holder, value)).digest()
+
+
+def commit_pair(attempt: AttemptRef, tensor: str, seed: bytes) -> bytes:
+    """Return the commitment to a pair seed, the same from both its owners."""
+    return hashlib.sha256(canonical("pair commitment", attempt.canonical(), tensor, seed)).digest()
+
+
+def commit_note_key(attempt: AttemptRef, owner: str, holder: str, key: bytes) -> bytes:
+    """Return the commitment to the key under which a holder's shares are sealed."""
+    return hashlib.sha256(canonical("note key", attempt.canonical(), owner, holder, key)).digest()
+
+
+def commit_keys(attempt: AttemptRef, ckks: bytes, group: bytes, check: bytes) -> bytes:
+    """Return the hash of a roster's keys, which silos that hold the same keys have in common."""
+    return hashlib.sha256(canonical("roster keys", attempt.canonical(), ckks, group, check)).digest()
