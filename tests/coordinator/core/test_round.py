@@ -1527,7 +1527,7 @@ def test_the_next_tensor_is_gathered_from_those_who_are_left():
 def test_the_model_that_most_hold_is_the_round_s_whatever_the_lost_held():
     state = but(of_five(Phase.OPEN, cursor=1), EAST, SOUTH, model="most's")
     state = after(state, confirm(P, SOUTH, Task.OPEN, Tensor.ENCODER, model="other"), Restarted(SOUTH, "new"))
-    assert state.held[2] == Held(SOUTH, "other")
+    assert (state.held[2].silo, state.held[2].model) == (SOUTH, "other")
     state = after(state, confirm(P, EAST, Task.OPEN, Tensor.ENCODER, model="most's"))
     assert (state.phase, state.model, state.lost) == (Phase.COMMITTED, "most's", {SOUTH})
 
