@@ -19,12 +19,15 @@ from pathlib import Path
 
 import grpc
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bench.table import Figure, judge
 from crypto.pki.authority import issuing, root
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.joining.enrol import enrol
 from crypto.pki.joining.renewal import Files, load
+from crypto.pki.known_keys import PEERS_FILE
+from crypto.pki.reading import key_fingerprint, parse_certificate
 from crypto.pki.tls import channel_credentials
 from deploy.local.processes import run, script
 from protos.messages import PROTOCOL
@@ -99,6 +102,11 @@ def _revoked(folder: Path, name: str, url: str, port: int) -> float:
 def _enrol(folder: Path, home: Path, subject: Subject, url: str) -> None:
     hosts = ["localhost"] if subject.identity.role is Role.COORDINATOR else []
     enrol(home, root.admit(folder / "root", subject, days=10, redeem_days=1, hosts=hosts, url=url))
+    # What a person does who has compared the fingerprints: the admission does not name the key that it was used for.
+    key = parse_certificate((home / "certificate.pem").read_bytes()).public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # noqa: S101  # our own certificates have no other
+    with (folder / "hub" / PEERS_FILE).open("a", encoding="ascii") as peers:
+        peers.write(f"{subject.identity.uri} {key_fingerprint(key)}\n")
 
 
 def _start(ends: ExitStack, log: Path, program: str, *words: str) -> None:

@@ -88,6 +88,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
+        kept = rows_of(state.files.study(study.digest), credential, entropy)  # before the key is made
         rows = row_key(state.files.study(study.digest), credential, entropy)
         return Learner(
             study,
@@ -99,7 +100,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             draws=KeyedDraws(draws_key(secret, rows, study.digest)),
             device=config.device,
             written=written,
-            kept=rows_of(state.files.study(study.digest), credential, entropy),
+            kept=kept,
         )
 
     def job(study: Study) -> Job:

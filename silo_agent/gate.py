@@ -237,10 +237,10 @@ class Gate:
         the hospital.
         """
         label = order.label
+        self._state.anchored.require(order.place)
         stored = self.sealed(order)
         if stored is not None:
             return stored
-        self._state.anchored.require(order.place)
         self.decide(order.study, order.place, roster_size=len(order.participants))
         draw = self._charge(order)
         release = plan(order.study).release(order.place.round, order.tensor)

@@ -449,7 +449,12 @@ def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
     if not confirm.dispute:
         msg = f"the phase {state.phase} does not wait for {confirm.task}"
         raise OutOfTurnError(msg)
-    return _complain(state, silo, _words(silo, confirm), now)
+    return _complain(_dropped(state, silo), silo, _words(silo, confirm), now)
+
+
+def _dropped(state: Round, silo: str) -> Round:
+    """Record that a silo has left the attempt: it has dropped its keys, so its next roster needs new ones."""
+    return replace(state, dropped=state.dropped | {silo})
 
 
 def _words(silo: str, confirm: Confirm) -> str:
@@ -500,6 +505,7 @@ def _objected(state: Round, silo: str, why: str, now: float, dispute: str = "") 
     """Record what a silo objects to. It has done its part; what follows is judged when all have been heard."""
     if silo in state.done:
         return state, []
+    state = _dropped(state, silo)
     objections = sorted((*state.objections, Objection(silo, why, dispute)), key=lambda one: one.silo)
     return _acted(replace(state, objections=tuple(objections)), silo, now)
 

@@ -142,12 +142,14 @@ def forgiven(slowness: Slowness, silo: str) -> Slowness:
     return replace(slowness, taken=tuple(one for one in slowness.taken if one.silo != silo))
 
 
-def spared(slowness: Slowness, active: Sequence[str], needed: int) -> tuple[str, ...]:
+def spared(slowness: Slowness, active: Sequence[str], needed: int, away: Sequence[str] = ()) -> tuple[str, ...]:
     """Return those of `active` that are asked: all but those at whose silence too much ended, and never below `needed`.
 
+    Others who are `away` do not count as there.
     If not all of these can be missed, those at which most ended are left out first.
     """
     slow = [name for name in active if slowness.of(name).attempts >= LOST]
     slow.sort(key=lambda name: (-slowness.of(name).attempts, -slowness.of(name).seconds, name))
-    without = set(slow[: max(len(active) - needed, 0)])
+    missing = len(set(away).difference(slow))
+    without = set(slow[: max(len(active) - missing - needed, 0)])
     return tuple(name for name in active if name not in without)

@@ -242,6 +242,8 @@ class Round:
     """Silos at which the earlier attempts at this round ended, each as often as one did."""
     repeated: frozenset[str] = frozenset()
     """Silos of `complaints` that were set aside in this attempt because of another dispute."""
+    dropped: frozenset[str] = frozenset()
+    """Silos that have disputed in this attempt. They have left it, and have dropped the roster's keys."""
     objections: tuple[Objection, ...] = ()
     """What silos have objected to in the current phase."""
     vouches: tuple[Vouched, ...] = ()

@@ -120,7 +120,7 @@ class Progress:
             needed = threshold(len(script.silos), script.colluders, script.min_silos)
         except RosterRefused:
             needed = script.min_silos
-        return slowness.spared(self.slowness, self.active, needed + len(self.away))
+        return slowness.spared(self.slowness, self.active, needed, self.away)
 
     def clock(self, now: float) -> float:
         """Return the study's own time, which stands still during a pause."""
@@ -323,7 +323,9 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     if following == len(state.script.tensors):
         return replace(state, life=Life.FINISHED, why="all rounds are committed")
     place = Place(state.script.study, following, 1)
-    return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=round_.members))
+    # Who has disputed has dropped the keys, and could neither catch up nor take part with them.
+    keyed = () if round_.dropped else round_.members
+    return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=keyed))
 
 
 def _judged(state: Progress, round_: Round) -> Progress:

@@ -1,7 +1,18 @@
 """Secure aggregation: a roster agrees on keys, seals its contributions and opens nothing but their sum.
 
 The room holds keys (`agreement`, `packages`), masks (`masks`, `labels`), sealing and opening (`sealing`, `layout`,
-`checks`), and dropouts (`shamir`, `unmasking`, `survivors`, `voids`), after Bonawitz et al., CCS 2017.
+`checks`), and dropouts (`shamir`, `unmasking`, `survivors`, `voids`, `holding`), after Bonawitz et al., CCS 2017.
 """
 
-__all__ = ["agreement", "labels", "layout", "masks", "packages", "sealing", "survivors", "unmasking", "voids"]
+__all__ = [
+    "agreement",
+    "holding",
+    "labels",
+    "layout",
+    "masks",
+    "packages",
+    "sealing",
+    "survivors",
+    "unmasking",
+    "voids",
+]

@@ -3,4 +3,4 @@
 `ledger` is the only way to charge. `cosign` and `exports` are for parties that check the ledger from outside.
 """
 
-__all__ = ["chain", "cosign", "events", "exports", "ledger", "lock", "summary"]
+__all__ = ["anchors", "chain", "cosign", "events", "exports", "judging", "ledger", "lock", "summary"]

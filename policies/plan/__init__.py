@@ -9,6 +9,7 @@ __all__ = [
     "derive",
     "disk",
     "families",
+    "grids",
     "memory",
     "note_sizes",
     "quorum",

@@ -5,6 +5,7 @@ Nothing here needs torch, and nothing here leaves the silo.
 
 __all__ = [
     "cells",
+    "csv_rows",
     "errors",
     "image_store",
     "images",

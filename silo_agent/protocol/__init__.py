@@ -10,6 +10,7 @@ __all__ = [
     "coordinator_watch",
     "cosigning",
     "journal",
+    "known_studies",
     "session",
     "tasks",
     "witnessing",

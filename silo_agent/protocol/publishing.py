@@ -12,14 +12,23 @@ import math
 from policies.documents.study import ALL_PATIENTS, Metric, Study
 from protos.messages import Figure, Publication
 from silo_agent.data.outcome import half_range
-from silo_agent.learning.evaluation.evaluation import Estimate, Results
+from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, NumberResult, Results
+from silo_agent.learning.evaluation.moved import largest_hospital, moved
 
 _USUAL_DIGITS = 3
+MOVED = "_moved"
+"""Ends the name of what stands beside a figure: how far one hospital of the largest announced size could move it."""
 
 
 def publication(study: Study, results: Results) -> Publication:
-    """The listed metrics of every domain, in the study's order, and of all patients if the study says so."""
+    """The listed metrics of every domain, in the study's order, and of all patients if the study says so.
+
+    If the study says how large its hospitals are (`expected.patients`), each figure is followed by how far the largest
+    could have moved it.
+    """
     figures = []
+    counted = sum(one.patients.value or 0.0 for one in results.by_domain)
+    hospital = largest_hospital(study.expected, len(study.silos), counted)
     together = () if results.together is None else ((ALL_PATIENTS, results.together),)
     for domain, result in (*zip(results.domains, results.by_domain, strict=True), *together):
         for metric in study.publish:
@@ -28,7 +37,14 @@ def publication(study: Study, results: Results) -> Publication:
                 digits = _digits(study, metric)
                 value = None if estimate.value is None else round(estimate.value, digits)
                 figures.append(Figure(domain, metric, value, round(estimate.low, digits), round(estimate.high, digits)))
+                far = None if value is None or hospital is None else moved(metric, value, _sizes(result), hospital)
+                if far is not None:
+                    figures.append(Figure(domain, f"{metric}{MOVED}", round(far, digits), 0.0, round(far, digits)))
     return Publication(study.digest, tuple(figures))
+
+
+def _sizes(result: DomainResult | NumberResult) -> tuple[float, ...]:
+    return result.sizes if isinstance(result, DomainResult) else ()
 
 
 def _digits(study: Study, metric: Metric) -> int:

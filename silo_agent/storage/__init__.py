@@ -3,4 +3,20 @@
 Every write is complete or absent. The room does not know what the bytes mean.
 """
 
-__all__ = ["approvals", "backup", "durable", "errors", "folders", "offered", "retention", "rows", "state"]
+__all__ = [
+    "approvals",
+    "backup",
+    "checked",
+    "digests",
+    "durable",
+    "errors",
+    "folders",
+    "offered",
+    "opening",
+    "own_files",
+    "retention",
+    "rows",
+    "secret",
+    "state",
+    "warned",
+]

@@ -55,15 +55,21 @@ class Anchored:
         self._anchors = anchors
 
     def require(self, place: Place) -> None:
-        """Raise `StateRolledBackError` if the silo may have said in this round what it does not know any more."""
+        """Raise `StateRolledBackError` if the silo may have said in this round what it does not know any more.
+
+        Else the ledger knows afterwards of everything that is in the folder, also of what was stored before a death or
+        a full disk kept it from the ledger. Raises `LedgerWriteError`.
+        """
         with self._engine.begin() as connection:
-            _, barred = self._known(connection, place.study)
+            count, barred = self._known(connection, place.study)
         if place.round <= barred:
             msg = (
                 f"the state folder is older than the ledger beside it: what this silo has said in the study"
                 f" {place.study[:12]} up to round {barred} is not in it, so it sits these rounds out"
             )
             raise StateRolledBackError(msg)
+        if self._anchors is not None and count > self._anchors.of(place.study).said:
+            self._anchors.raise_to(place.study, Anchor(place.round, count))
 
     @contextmanager
     def binding(self, place: Place) -> Iterator[Connection]:

@@ -32,7 +32,7 @@ class LocalFileError(StateError):
     """A file that a study's rounds read is damaged or gone. Names it and the fix, for the hospital alone."""
 
 
-class StateRolledBackError(StateError):
+class StateRolledBackError(LocalFileError):
     """The folder is older than the ledger beside it. The silo sits out the rounds that it may not remember."""
 
 

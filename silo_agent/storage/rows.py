@@ -144,6 +144,7 @@ class SealedRows:
     ) -> None:
         self._folder, self._files, self._key = folder, folder.state, key
         self._withdrawn, self._entropy = withdrawn, entropy
+        self._had_key = folder.row_key.exists()
 
     def kept(self) -> bool:
         """Whether there was a first reading."""
@@ -162,13 +163,14 @@ class SealedRows:
     def require_whole(self, *, begun: bool) -> None:
         """Open rows, their key and the list of withdrawals, as far as they are there. Nothing is made.
 
-        `begun`: whether this silo has finished a round of the study, so that there was a first reading. Raises
-        `LocalFileError`. Whether it does follows from the seals and not from what the rows hold.
+        `begun`: whether this silo has finished a round of the study. Then there was a first reading, if there was a key
+        when this object was made; version 0.5 kept no rows. Raises `LocalFileError`. Whether it does follows from the
+        seals and not from what the rows hold.
         """
         self._withdrawn()
         if self.kept():
             self.recall()
-        elif begun and self._folder.row_key.exists():
+        elif begun and self._had_key:
             raise LocalFileError(_lost(self._folder.rows, "is gone"))
 
     def keep(self, content: bytes) -> None:

@@ -23,15 +23,9 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 from sqlalchemy import (
-    Column,
     Connection,
-    Integer,
-    LargeBinary,
-    MetaData,
     Row,
-    String,
     Table,
-    UniqueConstraint,
     create_engine,
     delete,
     event,
@@ -45,6 +39,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.storage import tables
 from silo_agent.storage.anchored import Anchored
 from silo_agent.storage.digests import NEVER, Digests, Kind
 from silo_agent.storage.durable import write_pieces
@@ -58,55 +53,6 @@ KEYED: Final = 1
 _PIECE = 1 << 16
 """Number of integers of a release that are written at once."""
 log = structlog.get_logger()
-_metadata = MetaData()
-_studies = Table(
-    "studies",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("canonical", LargeBinary, nullable=False),
-    Column("committed", Integer, nullable=False),
-    Column("why", String, nullable=False),
-)
-_releases = Table(
-    "releases",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study", String(64), nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("tensor", String(16), nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("sha256", String(64), nullable=False),
-    Column("label", String(64), nullable=False),
-    UniqueConstraint("study", "round", "tensor", "attempt"),
-)
-_sealed = Table(
-    "sealed",
-    _metadata,
-    Column("label", String(64), primary_key=True),
-    Column("sha256", String(64), nullable=False),
-)
-_attempts = Table(
-    "attempts",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("body", String, nullable=False),
-)
-_endings = Table(
-    "endings",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("ended", String(10), nullable=False),
-    Column("noticed", String(10), nullable=False),
-    Column("removed", String(10), nullable=False),
-)
-"""Days are written as YYYY-MM-DD, and empty for none."""
-_folder = Table(
-    "folder",
-    _metadata,
-    Column("name", String(16), primary_key=True),
-    Column("value", String(64), nullable=False),
-)
-"""What belongs to the folder as a whole: which secret it rests on, and how many people had withdrawn."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +98,7 @@ class State:
         self._engine = create_engine(f"sqlite:///{self.files.database}")
         event.listen(self._engine, "connect", _durable)
         event.listen(self._engine, "handle_error", self._said)
-        _metadata.create_all(self._engine)
+        tables.metadata.create_all(self._engine)
         self.anchored = Anchored(self._engine)
         self.promises = Promises(self._engine, digests, self.anchored)
         if digests is not None:
@@ -205,32 +151,36 @@ class State:
         """Store a study's text. The same text again changes nothing."""
         if self.canonical(study) is None:
             with self._transaction() as connection:
-                connection.execute(insert(_studies).values(study=study, canonical=canonical, committed=-1, why=""))
+                connection.execute(
+                    insert(tables.studies).values(study=study, canonical=canonical, committed=-1, why="")
+                )
 
     def canonical(self, study: str) -> bytes | None:
         """Return a study's text, or None if the study is unknown."""
         with self._transaction() as connection:
-            row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
+            row = connection.execute(select(tables.studies.c.canonical).where(tables.studies.c.study == study)).first()
         return None if row is None else bytes(row.canonical)
 
     def committed(self, study: str) -> int:
         """Return the last committed round, -1 before the first."""
         with self._transaction() as connection:
-            row = connection.execute(select(_studies.c.committed).where(_studies.c.study == study)).first()
+            row = connection.execute(select(tables.studies.c.committed).where(tables.studies.c.study == study)).first()
         return -1 if row is None else int(row.committed)
 
     def commit(self, study: str, round_number: int) -> None:
         """Make a round's candidate model the study's model from now on."""
         with self._transaction() as connection:
-            connection.execute(update(_studies).where(_studies.c.study == study).values(committed=round_number))
+            connection.execute(
+                update(tables.studies).where(tables.studies.c.study == study).values(committed=round_number)
+            )
 
     def finish(self, study: str, why: str, day: date) -> None:
         """Record that the study is over for this silo. If this is called again, the first day stays."""
         with self._transaction() as connection:
-            connection.execute(update(_studies).where(_studies.c.study == study).values(why=why))
-            known = connection.execute(select(_endings.c.study).where(_endings.c.study == study)).first()
+            connection.execute(update(tables.studies).where(tables.studies.c.study == study).values(why=why))
+            known = connection.execute(select(tables.endings.c.study).where(tables.endings.c.study == study)).first()
             if known is None:
-                connection.execute(insert(_endings).values(study=study, **_written(Ending(study, day))))
+                connection.execute(insert(tables.endings).values(study=study, **_written(Ending(study, day))))
 
     def is_over(self, study: str) -> bool:
         """Whether the study has ended for this silo. It never starts again."""
@@ -239,31 +189,33 @@ class State:
     def studies(self) -> list[tuple[str, int, str]]:
         """Return all known studies: digest, last committed round, why it is over (empty while it runs)."""
         with self._transaction() as connection:
-            rows = connection.execute(select(_studies.c.study, _studies.c.committed, _studies.c.why)).all()
+            rows = connection.execute(
+                select(tables.studies.c.study, tables.studies.c.committed, tables.studies.c.why)
+            ).all()
         return [(row.study, row.committed, row.why) for row in rows]
 
     def attempt(self, study: str) -> str | None:
         """Return the silo's stored place in a study (`journal`), or None if nothing is stored."""
         with self._transaction() as connection:
-            row = connection.execute(select(_attempts.c.body).where(_attempts.c.study == study)).first()
+            row = connection.execute(select(tables.attempts.c.body).where(tables.attempts.c.study == study)).first()
         return None if row is None else str(row.body)
 
     def keep_attempt(self, study: str, body: str) -> None:
         """Replace the silo's stored place in a study, in one transaction."""
         with self._transaction() as connection:
-            connection.execute(delete(_attempts).where(_attempts.c.study == study))
-            connection.execute(insert(_attempts).values(study=study, body=body))
+            connection.execute(delete(tables.attempts).where(tables.attempts.c.study == study))
+            connection.execute(insert(tables.attempts).values(study=study, body=body))
 
     def forget_attempt(self, study: str) -> None:
         """Delete the silo's stored place in a study, because the study is over."""
         with self._transaction() as connection:
-            connection.execute(delete(_attempts).where(_attempts.c.study == study))
+            connection.execute(delete(tables.attempts).where(tables.attempts.c.study == study))
 
     # --- studies that are over ----------------------------------------------------------------------------------
     def endings(self) -> list[Ending]:
         """Return the endings of all studies that are over."""
         with self._transaction() as connection:
-            rows = {row.study: row for row in connection.execute(select(_endings)).all()}
+            rows = {row.study: row for row in connection.execute(select(tables.endings)).all()}
         over = [study for study, _, why in self.studies() if why]
         return [_read(rows[study]) if study in rows else Ending(study, None) for study in over]
 
@@ -284,8 +236,8 @@ class State:
         """
         with self._transaction() as connection:
             _replace(connection, ending)
-            connection.execute(delete(_attempts).where(_attempts.c.study == ending.study))
-            connection.execute(update(_releases).where(_releases.c.study == ending.study).values(sha256=""))
+            connection.execute(delete(tables.attempts).where(tables.attempts.c.study == ending.study))
+            connection.execute(update(tables.releases).where(tables.releases.c.study == ending.study).values(sha256=""))
 
     def folders(self, study: str) -> tuple[Path, ...]:
         """Where files of a study may lie: models and results, then outbox and inbox. None is made."""
@@ -296,11 +248,11 @@ class State:
         """Return the release that was drawn for a charge, or None if there is none."""
         with self._transaction() as connection:
             row = connection.execute(
-                select(_releases.c.sha256, _releases.c.label).where(
-                    _releases.c.study == place.study,
-                    _releases.c.round == place.round,
-                    _releases.c.tensor == tensor,
-                    _releases.c.attempt == attempt,
+                select(tables.releases.c.sha256, tables.releases.c.label).where(
+                    tables.releases.c.study == place.study,
+                    tables.releases.c.round == place.round,
+                    tables.releases.c.tensor == tensor,
+                    tables.releases.c.attempt == attempt,
                 )
             ).first()
         if row is None:
@@ -318,13 +270,13 @@ class State:
             for begin in range(0, len(integers), _PIECE)
         )
         row = {"study": place.study, "round": place.round, "tensor": tensor, "attempt": attempt, "label": label}
-        self._keep(_releases, "release", place, row, path, pieces)
+        self._keep(tables.releases, "release", place, row, path, pieces)
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
     def sealed(self, study: str, label: str) -> Path | None:
         """Return the file of the bytes that were sealed under a mask label, or None if the label is unused."""
         with self._transaction() as connection:
-            row = connection.execute(select(_sealed.c.sha256).where(_sealed.c.label == label)).first()
+            row = connection.execute(select(tables.sealed.c.sha256).where(tables.sealed.c.label == label)).first()
         if row is None:
             return None
         path = self.files.sealed(study, label)
@@ -334,7 +286,7 @@ class State:
     def keep_sealed(self, place: Place, label: str, frames: Iterable[bytes]) -> Path:
         """Store sealed frames before they are sent; from now on the label is used."""
         path = self.files.sealed(place.study, label)
-        self._keep(_sealed, "sealed", place, {"label": label}, path, frames)
+        self._keep(tables.sealed, "sealed", place, {"label": label}, path, frames)
         return path
 
     # --- notes ---------------------------------------------------------------------------------------------------
@@ -394,15 +346,17 @@ class State:
                     )
                     raise StateFileError(msg)
                 return
-            for row in connection.execute(select(_releases)).all():
+            for row in connection.execute(select(tables.releases)).all():
                 home = self.files.study(row.study)
                 path = home.release(Place(row.study, row.round, 1), row.tensor, row.attempt)
                 stored = _as_keyed(digests, "release", row.sha256, path)
-                connection.execute(update(_releases).where(_releases.c.id == row.id).values(sha256=stored))
+                connection.execute(update(tables.releases).where(tables.releases.c.id == row.id).values(sha256=stored))
             boxes = {path.stem: path for path in self.files.all_sealed()}
-            for row in connection.execute(select(_sealed)).all():
+            for row in connection.execute(select(tables.sealed)).all():
                 stored = _as_keyed(digests, "sealed", row.sha256, boxes.get(row.label))
-                connection.execute(update(_sealed).where(_sealed.c.label == row.label).values(sha256=stored))
+                connection.execute(
+                    update(tables.sealed).where(tables.sealed.c.label == row.label).values(sha256=stored)
+                )
             key_sums(connection, digests)
             _set(connection, "secret", digests.folder)
             connection.exec_driver_sql(f"PRAGMA user_version = {KEYED}")
@@ -432,13 +386,13 @@ def blank(database: Path) -> None:
 
 
 def _value(connection: Connection, name: str) -> str | None:
-    row = connection.execute(select(_folder.c.value).where(_folder.c.name == name)).first()
+    row = connection.execute(select(tables.folder.c.value).where(tables.folder.c.name == name)).first()
     return None if row is None else str(row.value)
 
 
 def _set(connection: Connection, name: str, value: str) -> None:
-    connection.execute(delete(_folder).where(_folder.c.name == name))
-    connection.execute(insert(_folder).values(name=name, value=value))
+    connection.execute(delete(tables.folder).where(tables.folder.c.name == name))
+    connection.execute(insert(tables.folder).values(name=name, value=value))
 
 
 def _as_keyed(digests: Digests, kind: Kind, plain: str, path: Path | None) -> str:
@@ -450,8 +404,8 @@ def _as_keyed(digests: Digests, kind: Kind, plain: str, path: Path | None) -> st
 
 
 def _replace(connection: Connection, ending: Ending) -> None:
-    connection.execute(delete(_endings).where(_endings.c.study == ending.study))
-    connection.execute(insert(_endings).values(study=ending.study, **_written(ending)))
+    connection.execute(delete(tables.endings).where(tables.endings.c.study == ending.study))
+    connection.execute(insert(tables.endings).values(study=ending.study, **_written(ending)))
 
 
 def _written(ending: Ending) -> dict[str, str]:

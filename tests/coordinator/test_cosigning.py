@@ -347,13 +347,14 @@ DAMAGES = {
 }
 
 
-def damage(desk, table, damage):
+def damage(desk, damage, *tables):
     with desk.stores[-1].engine.begin() as connection:
-        for row in connection.execute(text(f"SELECT silo, signer, statement FROM {table}")).all():  # noqa: S608  # ours
-            connection.execute(
-                text(f"UPDATE {table} SET statement = :s WHERE silo = :a AND signer = :b"),  # noqa: S608  # ours
-                {"s": damage(bytes(row.statement)), "a": row.silo, "b": row.signer},
-            )
+        for table in tables:
+            for (statement,) in connection.execute(text(f"SELECT statement FROM {table}")).all():  # noqa: S608  # ours
+                connection.execute(
+                    text(f"UPDATE {table} SET statement = :new WHERE statement = :old"),  # noqa: S608  # ours
+                    {"new": damage(bytes(statement)), "old": statement},
+                )
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
@@ -361,12 +362,12 @@ def test_a_damaged_checkpoint_is_told_once_and_the_next_takes_its_place(desk, ki
     first, second = desk.stated(1), desk.stated(2)
     desk.state(first)
     desk.witness("south", desk.words("south", first))
-    damage(desk, "statements", DAMAGES[kind])
+    damage(desk, DAMAGES[kind], "statements", "received_statements")
     with capture_logs() as said:
         known = desk.hubs.latest("north")
         desk.hubs.latest("north")
         assert desk.state(second).coordinator.stated == second
-    assert [one.stated for one in known] == [first], "what a peer cosigned is there"
+    assert [one.stated for one in known] == [first, first], "it is remembered with its time, and a peer cosigned it"
     lines = [line for line in said if line["event"] == "a stored checkpoint is damaged"]
     assert len(lines) == 1
     assert "ledger of north" in lines[0]["why"]
@@ -374,11 +375,27 @@ def test_a_damaged_checkpoint_is_told_once_and_the_next_takes_its_place(desk, ki
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
+def test_what_is_damaged_wherever_it_is_stored_is_left_out(desk, kind):
+    first, second = desk.stated(1), desk.stated(2)
+    desk.state(first)
+    desk.witness("south", desk.words("south", first))
+    damage(desk, "statements", DAMAGES[kind])
+    with desk.stores[-1].engine.begin() as connection:
+        for row in connection.execute(text("SELECT id, statement FROM received_statements")).all():
+            connection.execute(
+                text("UPDATE received_statements SET statement = :s WHERE id = :a"),
+                {"s": DAMAGES[kind](bytes(row.statement)), "a": row.id},
+            )
+    assert [one.stated for one in desk.hubs.latest("north")] == [first], "what a peer cosigned is there"
+    assert desk.state(second).coordinator.stated == second
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
 def test_a_damaged_cosignature_does_not_hide_the_others(desk, kind):
     first = desk.stated(1)
     desk.state(first)
     desk.witness("south", desk.words("south", first))
-    damage(desk, "countersigned_statements", DAMAGES[kind])
+    damage(desk, DAMAGES[kind], "countersigned_statements")
     with capture_logs() as said:
         desk.witness("west", desk.words("west", first))
         known = desk.hubs.latest("north")

@@ -14,6 +14,7 @@ from protos import codec
 from protos.messages import Confirm, Note, Task, Tensor
 from protos.v1 import operator_pb2, silo_pb2
 from support.mutating import mutated
+from support.silos import Caller
 from support.studies import tiny_study
 
 SECONDS = 20.0
@@ -71,10 +72,11 @@ def bombard(caller, service, honest, number, *, random, ends):
 
 
 @pytest.mark.parametrize("number", [4, pytest.param(60, marks=pytest.mark.slow)])
-def test_whatever_members_send_the_coordinator_goes_on(server, authority, operator, make_scene, number):
+def test_whatever_members_send_the_coordinator_goes_on(server, authority, make_scene, number):
     victim, honest = make_scene(), make_scene()
     silo, random, ends = next(iter(victim.silos.values())), Random(number), collections.Counter()  # noqa: S311
     place = silo.poll().place
+    operator = Caller(server.port, authority.credential("operator", f"hostile-{number}"))
     requests = requests_of(silo, place, b"greeting" * 100)
     with capture_logs() as said:
         bombard(silo, SILOS, requests, number, random=random, ends=ends)
@@ -82,6 +84,7 @@ def test_whatever_members_send_the_coordinator_goes_on(server, authority, operat
         asked = operator_requests(tiny_study(name="hostile"))
         bombard(operator, OPERATORS, asked, number, random=random, ends=ends)
         bombard(silo, OPERATORS, asked, 1, random=random, ends=ends)
+    operator.close()
     assert ends["done"] > 0
     assert ends[grpc.StatusCode.INVALID_ARGUMENT] > 0
     failed = [line for line in said if line["event"] == "failed"]

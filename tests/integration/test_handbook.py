@@ -70,7 +70,7 @@ class Reader:
         self.ports = {"8443": str(free_port()), "7443": str(free_port())}
         self.install = f"bash {release}/install-silo.sh --python {sys.executable} --root {self.root}"
         self.fingerprint = fingerprint
-        self.done, self.running = set(), {}
+        self.done, self.running, self.commands = set(), {}, {}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDWARD")}
         path = [self.programs, self.root / "usr/local/bin", Path(sys.executable).parent, kept["PATH"]]
         # This machine has PyTorch's build for CPUs in a registry of its own; it does not reach PyTorch's.
@@ -129,7 +129,8 @@ class Reader:
             self.start(name, command, self.root / "var/lib" / name)
 
     def start(self, name, command, work):
-        log = (work / f"{len(self.running)}.log").open("w+")
+        log = (work / f"{len(self.running)}-{len(self.commands)}.log").open("w+")
+        self.commands[name] = command
         process = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=work, env=self.env, stderr=log, stdout=log)
         self.running[name] = (process, log, work)
         until = time.monotonic() + SECONDS
@@ -153,7 +154,7 @@ class Reader:
         """The service that the page says to restart."""
         ((name, (*_, work)),) = [item for item in self.running.items() if item[0].startswith(beginning)]
         self.stop(name)
-        self.start(name, name, work)
+        self.start(name, self.commands[name], work)
 
 
 def admit_of(silo):
@@ -176,7 +177,9 @@ def finished(reader):
 @pytest.mark.slow
 @pytest.mark.as_installed
 @pytest.mark.usefixtures("registries")
-def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path, release, release_key):  # noqa: PLR0915  # one story, in the order of the pages
+def test_every_command_of_the_handbook_works_from_an_empty_home(  # noqa: PLR0915  # one story, in the pages' order
+    tmp_path, release, release_key
+):
     reader = Reader(tmp_path, release, release_key[1])
     data = write_sites(tmp_path / "data", silos=SILOS)
     privacy = {

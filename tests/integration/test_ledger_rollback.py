@@ -149,6 +149,7 @@ def test_a_peer_knows_where_the_coordinator_has_forgotten(federation):
     federation.end(HUB)
     with sqlite3.connect(federation.root / HUB / "data" / "coordinator.sqlite3") as database:
         own = database.execute("DELETE FROM statements").rowcount
+        database.execute("DELETE FROM received_statements")
         peers = database.execute("DELETE FROM countersigned_statements").rowcount
     database.close()
     assert own == len(federation.study.silos) <= peers, "each silo's own, and one peer's"

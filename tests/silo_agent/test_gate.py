@@ -16,6 +16,7 @@ from policies.accounting import accountant
 from policies.documents.document import DocumentError
 from policies.documents.policy import load_policy
 from policies.errors import CosignError, LedgerError, LedgerRolledBackError
+from policies.ledger.anchors import Anchors
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosigned, advance
 from policies.ledger.events import Cleared, EntryRef, Fault, InForce, Recovery
@@ -213,6 +214,19 @@ def test_an_approval_that_is_taken_back_stops_the_next_charge_and_not_what_is_ch
     hospital.taken_back = False
     hospital.contribute(hospital.order(number=2))
     assert len(hospital.on_disk) == len(before) + 1
+
+
+def test_bytes_that_were_sealed_before_a_death_leave_only_once_the_ledger_knows_of_them(hospital, monkeypatch):
+    with monkeypatch.context() as patch:
+        raise_to = Anchors.raise_to
+        patch.setattr(Anchors, "raise_to", lambda *given: 1 / 0 if given[2].said == 2 else raise_to(*given))
+        with pytest.raises(ZeroDivisionError):
+            hospital.contribute(hospital.order())
+    study, anchors = hospital.study.digest, Anchors(hospital.folder / "ledger.sqlite3")
+    assert (len(hospital.left), anchors.of(study).said) == (1, 1)
+    hospital.restart()
+    assert [hospital.contribute(hospital.order())] == hospital.left
+    assert (anchors.of(study).said, hospital.draws) == (2, 1)
 
 
 # --- the order: decide, charge, cosign, compute, keep, seal ------------------------------------------------------

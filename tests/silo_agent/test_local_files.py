@@ -1,5 +1,7 @@
 """What a round needs from the disk is opened before its charge, and no answer is timed by records."""
 
+import shutil
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -137,3 +139,65 @@ def test_no_record_is_read_between_the_work_and_the_request_to_cosign(federate, 
     then = ["load", "open"] if restarts else ["load"]
     assert order == [*looked, "cosign", *then, "wait", "upload"]
     assert len(waited) == len(looked) // 2 + 1
+
+
+@pytest.mark.parametrize("until", [Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN, Task.REVEAL])
+def test_a_silo_whose_folder_is_put_back_without_the_ledger_says_nothing_more_in_the_round(five, until):
+    """It has forgotten its draw, its upload, its list and its reveal, and is asked for another of each."""
+    coordinator, silos = five()
+    north, others = silos["north"], tuple(name for name in silos if name != "north")
+    coordinator.run_round(0)
+    first, tensor = coordinator.place(1), Tensor.HEADS
+    if until is not Task.EXCHANGE:  # at the offer, the folder is older by a whole attempt
+        first, roster = coordinator.begin(1)
+    north.close()
+    older = shutil.copytree(north.folder / "state", north.folder / "older")
+    north.start()
+    if until is Task.EXCHANGE:
+        first, roster = coordinator.begin(1)
+    coordinator.gather(first, roster, tensor)
+    if until in {Task.SIGN, Task.REVEAL}:
+        coordinator.sign(first, roster, tensor)
+    if until is Task.REVEAL:
+        coordinator.reveal(first, roster, tensor)
+    before, uploads = north.charges, dict(north.client.uploads)
+    north.close()
+    shutil.rmtree(north.folder / "state")
+    older.rename(north.folder / "state")
+    north.start()
+    if until is not Task.EXCHANGE:
+        coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, first, roster, tensor))
+        assert coordinator.said("north").dispute == "state_rolled_back"
+    with capture_logs() as said:
+        coordinator.ask("north", coordinator.work(Task.DECIDE, coordinator.place(1, 2), ()))
+    answer = north.client.answers[-1]
+    assert (answer.refusal, answer.explanation, answer.member) == (*SITS_OUT, None)
+    assert any("older than the ledger" in str(entry.get("why")) for entry in said)
+    assert (north.charges, north.client.uploads) == (before, uploads)
+    if until is not Task.REVEAL:  # whoever has revealed is bound to the list with north in it
+        coordinator.run_round(1, attempt=3, silos=others, void=tensor if until is Task.SIGN else None)
+        coordinator.run_round(2)
+        assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+
+
+def test_a_silo_whose_folder_is_put_back_shares_no_second_secrets_in_the_attempt(federate):
+    coordinator, silos = federate()
+    north = silos["north"]
+    coordinator.run_round(0)
+    place = coordinator.place(1)
+    roster = coordinator.offer(place)
+    coordinator.deal(place, roster)
+    north.close()
+    older = shutil.copytree(north.folder / "state", north.folder / "older")
+    north.start()
+    coordinator.exchange(place, roster)
+    coordinator.gather(place, roster, Tensor.HEADS)
+    shared = dict(north.client.uploads)
+    north.close()
+    shutil.rmtree(north.folder / "state")
+    older.rename(north.folder / "state")
+    north.start()
+    coordinator.ask("north", coordinator.work(Task.EXCHANGE, place, roster))
+    assert coordinator.said("north").dispute == "state_rolled_back"
+    assert north.client.uploads == shared
+    assert not north.state.note_path(place, "note-shares").exists()

@@ -59,7 +59,7 @@ class Authority:
 
     def revoke(self, uri: str, since: datetime) -> bytes:
         """Take back all that a party holds now, as of a time; returns the new list."""
-        with Register.open(self._root) as register:
+        with Register.open(self._root, authority.load(self._root, None).key) as register:
             take_back(register, uri, None, since, "stolen", datetime.now(UTC))
         return authority.publish(self._root)
 

@@ -123,7 +123,10 @@ class SimulatedCoordinator:
             liar = liar_of(self._round(confirm.place), silo, confirm, note) if confirm.evidence else ""
             self._at(confirm.place, Complained(silo, confirm, liar))
             return
-        self._at(confirm.place, Confirmed(silo, confirm))
+        round_ = self.progress.round
+        members = () if round_ is None else round_.members
+        certificate = next((member.certificate_pem for member in members if member.silo == silo), b"")
+        self._at(confirm.place, Confirmed(silo, confirm, certificate))
 
     def upload(self, header: UploadHeader, content: bytes, signature: bytes = b"") -> None:
         """Take an upload in, as `service`, `engine` and `intake` do."""

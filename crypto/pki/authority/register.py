@@ -271,7 +271,7 @@ class Register:
             index.add(line)
             _sign_head(self._path.parent, index, self._key)
         except (OSError, EnrolmentError) as error:
-            self._known.index = Index()
+            self._key = None  # nothing more is written in this opening, and the next one reads anew
             with suppress(OSError):
                 self._file.truncate(end)
             msg = (

@@ -75,7 +75,7 @@ def alike(one: Columns, other: Columns) -> bool:
     return _mostly(_sorted(first.values()), _sorted(second.values()))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 16, typed=True)  # True equals 1, and means another thing
 def _meaning(cell: Cell) -> str:
     value = number(cell)
     if value is not None and not value.is_integer():

@@ -3,4 +3,4 @@
 `contribution` says what each file must provide. `drawing` adds the noise.
 """
 
-__all__ = ["contribution", "counts", "drawing", "encoder", "encoder_steps", "heads", "metrics"]
+__all__ = ["contribution", "counts", "drawing", "encoder", "encoder_steps", "heads", "metrics", "possible"]

@@ -50,6 +50,8 @@ class DomainResult:
     expected_observed: Estimate
     patients: Estimate
     false_negatives: Estimate | None
+    sizes: tuple[float, ...] = ()
+    """The noised numbers of patients by class; none if there are too few patients."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,7 @@ def _domain_result(
         expected_observed=_UNKNOWN_RATIO if ratio is None else _estimate(ratio),
         patients=_estimate(intervals.number(cells.ravel(), noise_sd)),
         false_negatives=_share(intervals.complement(shares[1])) if family.has_auc else None,
+        sizes=tuple(map(float, cells.sum(axis=1))),
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.core import slowness
-from coordinator.core.events import Answered, Confirmed, Passed, Uploaded
+from coordinator.core.events import Answered, Confirmed, Passed, Returned, Uploaded
 from coordinator.core.slowness import ALONE, FADES, FREE, LOST, Act, Slowness, Taken, budget, neutral, spared
 from coordinator.core.state import Phase
 from coordinator.core.study import LIVE, Life, Script, StudyStateError, advance, create, forgive, start
@@ -78,8 +78,7 @@ def test_a_silo_that_answers_a_second_before_each_deadline_takes_its_budget_once
     assert state.life is Life.FINISHED
     assert state.slowness.of("south").seconds <= state.budget
     assert {one.silo for one in state.slowness.taken if one.seconds > 0} == {"south"}
-    phases, longest = 12 * (ROUNDS + 2), max(LIMITS.of(phase) for phase in Phase if LIMITS.of(phase) < 1e9)
-    assert took <= honest + state.budget + phases * max(2.0, ALONE * longest)
+    assert took <= 1.25 * (honest + state.budget), "2037 s instead of 621 if nobody stopped waiting"
 
 
 def test_a_silo_that_falls_silent_in_each_round_costs_few_attempts():
@@ -95,9 +94,11 @@ def test_a_silo_that_falls_silent_in_each_round_costs_few_attempts():
         state, _ = advance(state, events[0] if events else Passed(), now)
         if state.round.place.attempt > place.attempt:
             lost.append(state.round.place)
+        if "south" in state.away:
+            state, _ = advance(state, Returned("south"), now)  # it calls again at once, to be asked again
         place = state.round.place
     assert state.life is Life.FINISHED, state.why
-    assert len(lost) <= LOST + (ROUNDS - LOST) // FADES
+    assert [at.round for at in lost] == [1, 1, 3, 5, 7], "two, and one more each time that one is forgotten"
     assert "south" in state.active, "silence is this coordinator's word, and excludes nobody for good"
 
 

@@ -26,7 +26,7 @@ from coordinator.core.events import (
     Uploaded,
 )
 from coordinator.core.round import OutOfTurnError, step
-from coordinator.core.state import ADDED, SPARING, Phase
+from coordinator.core.state import ADDED, CONFIRMED, SPARING, Phase
 from coordinator.core.study import (
     LIVE,
     OVER,
@@ -47,7 +47,7 @@ from coordinator.core.study import (
 from coordinator.work import work_in
 from policies.plan.quorum import least
 from protos import record
-from protos.messages import RINGS, SUM, Note, Part, Place, Task, Tensor
+from protos.messages import RINGS, SUM, Confirm, Note, Part, Place, Task, Tensor
 from support.rounds import (
     LIMITS,
     SHA,
@@ -324,6 +324,22 @@ def test_who_is_lost_in_a_round_catches_up_in_the_next():
     assert (state.round.phase, state.round.behind) == (Phase.SHARE, ("south",)), "with the keys that it has"
     state = until(state, lambda s: s.round.phase is Phase.GATHER, now=LIMITS.train)
     assert state.round.participants == FIVE
+
+
+@pytest.mark.parametrize("phase", [Phase.GATHER, Phase.OPEN])
+def test_who_disputed_has_dropped_its_keys_and_catches_up_with_new_ones(phase):
+    state = until(started(silos=FIVE), lambda s: s.round.place.round == 1 and s.round.phase is phase)
+    state = replace(state, round=replace(state.round, complaints=("south",)))
+    place, task, tensor = state.round.place, CONFIRMED.get(phase, Task.CONTRIBUTE), state.round.tensor
+    state = feed(state, Confirmed("south", Confirm(place, task, tensor, dispute="state", explanation="no room")))
+    state = until(state, lambda s: s.round.place.round == 2)
+    assert state.round.keyed == ()
+    state = feed(state, accept(state.round.place, "south", model="old"))
+    seen = []
+    while state.round.phase is not Phase.CATCH_UP:
+        seen.append(state.round.phase)
+        state = feed(state, *wanted(state.round))
+    assert seen == [Phase.OFFER, Phase.GREET, Phase.DEAL, Phase.TAKE, Phase.SHARE]
 
 
 def test_who_holds_another_model_than_most_catches_up_in_the_next_round():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,14 +11,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError
 from crypto.pki import known_keys
+from crypto.pki.admission import Token
 from crypto.pki.authority import building, readmission, root
 from crypto.pki.authority.building import read_request
 from crypto.pki.authority.issuing import IssuingAuthority
 from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.certificates import Credential, Trust
+from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role
 from crypto.pki.known_keys import KnownKeys, Memory, Pin, Shown, read_memory, read_peers
-from support.online import Online, week
+from support.online import Online, subject, week
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)
@@ -187,6 +190,12 @@ def test_what_another_copy_remembers_is_added(tmp_path):
     assert json.loads((tmp_path / "known.jsonl").read_bytes().splitlines()[0])["open"] is False
 
 
+def test_of_two_admissions_without_a_number_neither_supersedes_the_other():
+    memory = Memory().with_pins([Pin(NORTH, "a" * 64, 0, FIRST), Pin(NORTH, "b" * 64, 0, SECOND)])
+    for one in (shown(number=0), shown(SECOND, number=0)):
+        assert memory.superseded(one) is None
+
+
 # --- certificates ---------------------------------------------------------------------------------------------------
 def credential(home, **given):
     return Credential.load(home / "certificate.pem", home / "key.pem", home / "authority.pem", **given)
@@ -277,3 +286,19 @@ def test_a_new_key_is_taken_under_an_admission_that_names_it_and_the_old_one_cou
     trust.examine(former)
     with pytest.raises(CertificateError, match="the root has since admitted it with another"):
         trust.identify(former)
+
+
+def test_who_was_enrolled_by_version_0_6_begins_an_open_memory_and_nobody_else(tmp_path):
+    online = Online(tmp_path / "online")
+    new, asked = online.enrol("silo", "new"), create_request(tmp_path / "old", subject("silo", "old")).read_bytes()
+    token = online.admit("silo", "old")
+    former = replace(token.admission, made=None, number=0).signed(root.load(online.root, None).key)
+    old = tmp_path / "old"
+    (old / "certificate.pem").write_bytes(online.authority.redeem(asked, Token(former, token.secret)))
+    (old / "authority.pem").write_bytes(online.pem)
+    online.bring_lists(old)
+    for home, opened in ((new, False), (old, True)):
+        credential(home, memory=home / "known.jsonl", keeps=True)
+        assert read_memory(home / "known.jsonl").open is opened
+    with pytest.raises(CertificateError, match="this party has not met it before"):
+        credential(new).trust.examine((old / "certificate.pem").read_bytes())

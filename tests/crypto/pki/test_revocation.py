@@ -75,6 +75,15 @@ def test_two_lists_of_one_number_count_both_and_the_earliest_date_is_kept(keeper
     assert two.merged(one).revoked(top, 5) == one.merged(two).revoked(top, 5) == NOW - DAY
 
 
+def test_a_newer_list_may_give_an_earlier_date(keeper, bundle, tmp_path):
+    (top,) = bundle.roots
+    older = make_list(keeper, {5: NOW}, tmp_path, NOW + DAY, NOW)
+    newer = make_list(keeper, {5: NOW - DAY}, tmp_path, NOW + DAY, NOW)
+    lists = RevocationLists.read(older + newer, bundle)
+    assert lists.revoked(top, 5) == NOW - DAY
+    assert RevocationLists.read(older, bundle).lacks(top, lists.newest(top))
+
+
 def test_a_list_from_the_future_makes_nothing_fresh_and_revokes_all_the_same(keeper, bundle, tmp_path):
     (top,) = bundle.roots
     stale = make_list(keeper, {}, tmp_path, NOW - DAY / 4, NOW - 2 * DAY)

@@ -50,6 +50,18 @@ def test_a_metric_that_has_no_meaning_is_left_out():
     assert list(figures("auc", "false_negatives")[1]) == [("a", "auc"), ("a", "false_negatives")]
 
 
+def test_a_study_that_announces_its_hospitals_says_how_far_the_largest_could_have_moved_each_figure():
+    sized = DomainResult(*(getattr(result(), name) for name in list(vars(result()))[:-1]), sizes=(60.0, 40.0))
+    results = Results("5" * 64, ("a", "b"), (sized, result()), 1.5)
+    study = tiny_study(publish=["auc", "accuracy"], expected={"patients": [600, 300, 100]})
+    found = {(f.domain, f.metric): f.value for f in publication(study, results).figures}
+    share = 0.6 * 2 * 41.7
+    assert found["a", "accuracy_moved"] == round(share / 100, 3)
+    assert found["a", "auc_moved"] == round(1 - (1 - share / 60) * 0, 3) == 1.0
+    assert not any(metric.endswith("_moved") for domain, metric in found if domain == "b"), "it has no sizes"
+    assert Publication.parse(publication(study, results).canonical()) == publication(study, results)
+
+
 def test_figures_of_all_patients_follow_those_of_the_domains():
     study = tiny_study(publish=["accuracy", "patients"], evaluation={"together": True})
     whole = Results(RESULTS.study, RESULTS.domains, RESULTS.by_domain, RESULTS.noise_sd, RESULTS.by_domain[0])

@@ -1,5 +1,6 @@
 """A silo that was away takes the model that its peers have signed, whatever one of them or the coordinator shows it."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -146,17 +147,20 @@ def test_its_own_signature_does_not_count(federate):
     assert not coordinator.said("west").dispute
 
 
-def test_a_silo_whose_own_files_have_changed_does_not_share_them(federate):
+@pytest.mark.parametrize("word", range(4))
+def test_a_silo_whose_own_files_have_changed_does_not_share_them(federate, word):
     coordinator, silos = federate(FOUR, **RULES)
     away_in(coordinator, 1)
     place = coordinator.place(2)
     roster = coordinator.offer(place)
     coordinator.deal(place, roster)
-    counts = silos["north"].model(1).parent / "counts.json"
-    counts.write_text(counts.read_text().replace("1", "2"))
+    line = silos["north"].model(1).with_suffix(".digest")
+    words = line.read_text().split()
+    words[word] = words[word][::-1]
+    line.write_text(" ".join(words))
     coordinator.ask("north", coordinator.work(Task.SHARE, place, roster, actor="north"))
-    assert coordinator.said("north").dispute == "state"
-    assert "does not fit the model and counts.json" in coordinator.own_words("north")[1]
+    assert coordinator.said("north").dispute in ("local_file", "model_file")
+    assert re.search(r"model-1.digest (does not fit|says)", coordinator.own_words("north")[1])
 
 
 def test_a_verdict_survives_a_restart_and_is_about_one_note(federate):
@@ -169,3 +173,22 @@ def test_a_verdict_survives_a_restart_and_is_about_one_note(federate):
     silos["south"].restart()
     coordinator.ask("south", judging)
     assert [c.dispute for c in silos["south"].client.confirms[-2:]] == [FALSE_MODEL] * 2
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_silo_that_left_an_attempt_takes_new_keys_of_the_same_roster_and_no_old_ones(federate, anew):
+    coordinator, silos = federate(FOUR, **RULES)
+    for number in (0, 1):
+        coordinator.run_round(number)
+    silos["west"].model(1).unlink()
+    silos["west"].agent._abandon(FOUR.digest)
+    before = coordinator.keyed
+    if anew:
+        coordinator.keyed = ()
+        assert coordinator.run_round(2) == before
+        assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+        return
+    place, roster = sharing(coordinator, 2)
+    coordinator.ask("west", coordinator.work(Task.CATCH_UP, place, roster, actor="north"))
+    assert coordinator.said("west").dispute == "out_of_turn"
+    assert "before the roster's keys were dealt" in coordinator.said("west").explanation

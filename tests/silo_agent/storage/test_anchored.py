@@ -109,8 +109,9 @@ def test_a_death_before_the_ledger_knows_is_no_roll_back_for_nothing_was_said(si
             WORDS["a list"](silo.state, PLACE)
     silo.state.close()
     silo.start()
+    assert Anchors(silo.ledger).of(STUDY).said == 0
     silo.state.anchored.require(PLACE)
-    WORDS["a list"](silo.state, PLACE)
+    assert Anchors(silo.ledger).of(STUDY).said == 1, "before the stored word is said"
     silo.roll_back()
     with pytest.raises(StateRolledBackError):
         silo.state.anchored.require(PLACE)

@@ -49,7 +49,7 @@ def config(folder, *names):
 
 
 def test_an_approval_is_of_one_text_and_can_be_taken_back(folder, policy):
-    settings, twin = config(folder, "lung"), tiny_study(name="exam", purpose="The same name, another study.")
+    settings, twin = config(folder, "lung", "exam"), tiny_study(name="exam", purpose="The same name, another study.")
     assert source_of(settings, EXAM, policy) is None
     approve(folder, EXAM, "lung", NOW)
     assert source_of(settings, EXAM, policy) == settings.data["lung"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -173,3 +174,13 @@ def test_a_root_is_changed_and_the_parties_only_add_the_new_one(online, tmp_path
         }
         online.renew(home)
     assert online.authority.certificate == parse_certificate(new[len(second) :])
+
+
+def test_the_newest_admission_for_the_very_key_is_taken_whichever_lasts_longest(online):
+    home, key = online.enrol("silo", "north"), root.load(online.root, None).key
+    (made,) = root.readmit(online.root, days=700)
+    newest = replace(made, number=98, expires=made.expires - 300 * DAY).signed(key)
+    others = replace(made, number=99, key="ab" * 32).signed(key)
+    serve(online, admissions=readmission.to_json([newest, made, others]))
+    online.renew(home)
+    assert admitted(home)[1] == newest.expires < made.expires

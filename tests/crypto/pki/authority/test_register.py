@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,21 @@ def test_a_register_of_version_0_6_gets_its_head_with_the_next_entry(root, pem):
         require_free(root, NORTH)
 
 
+def test_the_earliest_date_of_a_revocation_counts_and_no_root_revokes_for_another(root, tmp_path):
+    days = [datetime(2026, 1, day, tzinfo=UTC) for day in (5, 9, 3)]
+    with register_of(root) as register:
+        for day in days:
+            register.revoke(7, day, "north", "lost")
+        register.take_back(NORTH.identity.uri, "left")
+        assert register.index.revoked == {7: days[2]}
+        register.revoke(7, days[1], "north", "lost")
+        assert register.index.revoked == {7: days[2]}
+        assert register.index.revocations == 4
+    authority.init(tmp_path / "next", "Next", 100, predecessor=root)
+    with register_of(tmp_path / "next") as register:
+        assert (register.index.revoked, register.index.taken_back) == ({}, {})
+
+
 def test_only_the_authority_writes(root, pem):
     with Register.open(root) as register, pytest.raises(EnrolmentError, match="was opened to read"):
         register.record(pem, NORTH, ())
@@ -225,6 +241,9 @@ def test_what_could_not_be_written_is_not_remembered(root, pem, monkeypatch):
         with monkeypatch.context() as patch, Register.open(root, key, known) as register:
             patch.setattr(target, name, full)
             with pytest.raises(EnrolmentError, match="cannot be written"):
+                register.record(pem, NORTH, ())
+            patch.undo()
+            with pytest.raises(EnrolmentError, match="was opened to read"):
                 register.record(pem, NORTH, ())
         with Register.open(root, key, known) as register:
             assert register.index.count == 0

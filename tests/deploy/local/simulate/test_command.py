@@ -164,6 +164,16 @@ def test_a_file_that_an_agent_names_is_refused(monkeypatch, capsys, study, files
     assert "silo/agent.yaml names under data" in said
 
 
+def test_what_could_not_be_compared_is_told(monkeypatch, capsys, study, files, tmp_path):
+    """Before anything is read: here a file lacks a column."""
+    database = {"url": "postgresql://reader@db.example.org/ward", "statement": "SELECT 1"}
+    config = {"coordinator": "hub:1", "policy": "policy.yaml", "databases": {"tiny": database}}
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(config))
+    files["south"].write_text("patient,group\n1,a\n")
+    said = fails(monkeypatch, capsys, study, "--data", files["north"].parent, "--public", "made for a test")
+    assert f"not compared: the database of tiny, which {tmp_path}/agent.yaml names" in said
+
+
 def test_a_file_without_a_column_of_the_study_is_an_error(monkeypatch, capsys, study, files):
     files["south"].write_text("patient,group\n1,a\n")
     said = fails(monkeypatch, capsys, study, "--data", files["north"].parent, "--public", "made for a test")

@@ -82,3 +82,11 @@ def test_files_are_read_with_whatever_delimiter_and_without_rows_that_cannot_be(
     pq.write_table(pa.table({"a": texts, "b": [1, 2.5]}), tmp_path / "one.parquet")
     assert columns_of(tmp_path / "one.parquet") == {"a": ["x", None], "b": [1.0, 2.5]}
     assert as_cell("\udcff") is None
+
+
+def test_one_and_true_are_told_apart_whichever_comes_first():
+    ages = [i / 7 for i in range(40)]
+    truths = {"ill": [True, False] * 20, "age": ages}
+    assert alike(truths, {"ill": ["True", "false"] * 20, "age": ages})
+    assert alike({"ill": [1, 0] * 20, "age": ages}, {"ill": ["1", "0"] * 20, "age": ages})
+    assert not alike(truths, {"ill": [1, 0] * 20, "age": ages})

@@ -22,7 +22,7 @@ from silo_agent.config import SqlSource
 from silo_agent.data.cells import plain
 from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, columns, is_missing, rows
+from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, _open_sqlite, columns, is_missing, rows
 from support.studies import tiny_study
 
 SCHEMA = tiny_study().data
@@ -63,6 +63,16 @@ def test_a_statement_cannot_write(ward, statement):
     with pytest.raises(RecordError):
         rows(sqlite(ward, statement))
     assert ward.read_bytes() == before
+
+
+def test_a_sqlite_file_is_opened_for_reading_twice_over(ward):
+    """Neither the file's mode nor the pragma stands alone: a statement may turn the pragma off, or fill memory."""
+    with closing(_open_sqlite(ward)) as connection:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("CREATE TEMP TABLE other (a)")
+        connection.execute("PRAGMA query_only = OFF")
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM stay")
 
 
 @pytest.fixture

@@ -52,10 +52,11 @@ def test_the_sum_of_risks_in_a_bin_is_told_from_counts(bins, middle, spread):
     risks = np.bincount(cell, 1 / (1 + np.exp(-logits)), minlength=bins)
     found = family.claimed(edges, counts) @ counts
     np.testing.assert_allclose(found[1:-1], risks[1:-1], rtol=0.025 if bins == 8 else 0.01, atol=3.0)
-    # The open bins are taken to follow a power law: their sum is no worse than the width of the neighbour's.
-    np.testing.assert_allclose(found[[0, -1]], risks[[0, -1]], rtol=0.25, atol=20.0)
-    assert found[-1] / max(counts[-1], 1.0) > 0.98
-    assert found[0] / max(counts[0], 1.0) < 0.02
+    # The open bins are taken to follow a power law, which tells the smaller of p and 1 - p to within a third.
+    for end, smaller in ((0, lambda p: p), (-1, lambda p: 1 - p)):
+        if counts[end] > 1000:
+            told, true = smaller(found[end] / counts[end]), smaller(risks[end] / counts[end])
+            assert told == pytest.approx(true, rel=0.35)
 
 
 @pytest.mark.parametrize(
