@@ -128,8 +128,9 @@ class Membership:
         Raises `RecoveryRefused`, with the dealer as culprit, if they do not open.
         """
         if dealer != self.me:
+            pairs = self._pairs()
             try:
-                keys = take(package, self._pairs(), self.me, dealer, self.roster)
+                keys = take(package, pairs, self.me, dealer, self.roster)
             except SealError as fault:
                 raise RecoveryRefused(str(fault), dealer) from None
             self._store.dealt(Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, dealer=dealer))

@@ -430,6 +430,17 @@ def test_with_local_noise_attempts_use_up_nothing(open_hospital):
     assert len(hospital.on_disk) == 1
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_with_local_noise_a_spoilt_sum_makes_every_release_of_the_round_a_new_draw_and_a_new_charge(hospital, restart):
+    hospital.contribute(hospital.order())
+    hospital.state.promises.renew(hospital.order(attempt=2).place, 1)
+    if restart:
+        hospital.restart()
+    hospital.contribute(hospital.order(attempt=2, roster=OTHER_ROSTER))
+    hospital.contribute(hospital.order(attempt=3))
+    assert (hospital.draws, len(hospital.on_disk)) == (2, 2)
+
+
 # --- no noise: public data -----------------------------------------------------------------------------------------
 UNNOISED = {
     "privacy": {"mode": "none", "count_noise": 0},

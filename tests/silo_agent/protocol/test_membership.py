@@ -139,14 +139,14 @@ def test_nothing_is_sealed_before_keys_are_dealt_to_this_very_roster(sessions):
 def test_a_package_that_was_altered_or_comes_from_another_dealer_is_refused(sessions):
     roster, package = dealt(sessions)
     for blob, dealer in ((package[:-1] + bytes([package[-1] ^ 1]), "south"), (package, "west"), (b"", "south")):
-        with pytest.raises(SealError):
+        with pytest.raises(RecoveryRefused):
             sessions["north"].within(roster).take(dealer, blob)
 
 
 def test_a_package_opens_for_its_own_roster_alone(sessions):
     _, package = dealt(sessions)
     pair = {name: sessions[name] for name in ("north", "south")}
-    with pytest.raises(SealError):
+    with pytest.raises(RecoveryRefused):
         sessions["north"].within(met(pair)).take("south", package)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine
 
 from protos.messages import Place, Tensor
 from silo_agent.storage.errors import SumError, SurvivorsError
-from silo_agent.storage.promises import Promises
+from silo_agent.storage.promises import Promises, Refusal
 from support.states import DIGESTS, keyed
 
 STUDY, OTHER = "5" * 64, "6" * 64
@@ -166,3 +166,57 @@ def test_of_all_sums_under_one_label_the_first_alone_is_tried(promises):
     with pytest.raises(SumError, match="only the first is ever tried"):
         promises.open(PLACE, LABEL, "2" * 64)
     promises.open(PLACE, "b" * 64, "2" * 64)
+
+
+# --- spoilt sums ------------------------------------------------------------------------------------------------------
+def test_after_a_spoilt_sum_the_round_begins_anew_for_every_tensor_and_nothing_else_does(promises):
+    for tensor in (HEADS, Tensor.ENCODER):
+        promises.sign(at(2), tensor, NAMES)
+        promises.reveal(at(2), tensor)
+    promises.renew(at(3), 2)
+    assert (promises.spoilt(at(3)), promises.spoilt(replace(PLACE, round=3)), promises.spoilt(Place(OTHER, 2, 3))) == (
+        2,
+        0,
+        0,
+    )
+    for tensor in (HEADS, Tensor.ENCODER):
+        assert promises.binding(at(3), tensor) == ()
+        promises.sign(at(3), tensor, OTHERS)
+        assert promises.binding(at(4), tensor) == OTHERS
+        with pytest.raises(SurvivorsError):
+            promises.sign(at(4), tensor, NAMES)
+
+
+def test_in_a_spoilt_attempt_nothing_is_signed_or_revealed_again(promises):
+    promises.sign(at(2), HEADS, NAMES)
+    promises.renew(at(3), 2)
+    for attempt in (1, 2):
+        with pytest.raises(SurvivorsError, match="voided or spoilt"):
+            promises.sign(at(attempt), HEADS, OTHERS)
+        with pytest.raises(SurvivorsError, match="a member has spoilt the sum"):
+            promises.reveal(at(attempt), HEADS)
+
+
+def test_who_has_revealed_before_a_spoilt_sum_can_void_what_came_after_it(promises):
+    promises.sign(at(2), HEADS, NAMES)
+    promises.reveal(at(2), HEADS)
+    assert not promises.void(at(3), HEADS, 2)
+    promises.renew(at(3), 2)
+    promises.sign(at(3), HEADS, NAMES)
+    assert promises.void(at(4), HEADS, 3)
+    promises.sign(at(4), HEADS, NAMES)
+    promises.reveal(at(4), HEADS)
+    assert not promises.void(at(5), HEADS, 4)
+
+
+def test_an_older_proof_takes_nothing_back(promises):
+    promises.renew(at(5), 4)
+    promises.renew(at(5), 2)
+    assert promises.spoilt(at(5)) == 4
+
+
+def test_the_first_refusal_of_a_sum_stays_and_is_of_its_attempt_and_tensor_alone(promises):
+    promises.refuse(at(2), HEADS, Refusal(LABEL, ""))
+    promises.refuse(at(2), HEADS, Refusal("b" * 64, "west"))
+    assert promises.refused(at(2), HEADS) == Refusal(LABEL, "")
+    assert promises.refused(at(3), HEADS) is promises.refused(at(2), Tensor.ENCODER) is None
