@@ -38,7 +38,6 @@ from coordinator.core.state import (
     OVER,
     RELAYED,
     SPARING,
-    Held,
     Listed,
     Loss,
     Phase,
