@@ -61,7 +61,7 @@ from silo_agent.learning.private import noise
 from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.metrics import Metrics
-from silo_agent.storage.digests import Digests
+from silo_agent.storage.keyed.digests import Digests
 from silo_agent.storage.state import State
 
 Array = NDArray[np.float64]

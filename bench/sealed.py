@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from bench.table import Figure, judge
-from coordinator.aggregation import add_contents
+from coordinator.sums.aggregation import add_contents
 from crypto.entropy import SystemEntropy
 from crypto.rings import ckks_public
 from crypto.rings.ckks_secret import CkksKey

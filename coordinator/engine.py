@@ -15,7 +15,6 @@ from dataclasses import replace
 import structlog
 
 from coordinator import publishing
-from coordinator.adding import make_sum
 from coordinator.core import study as studies
 from coordinator.core.events import (
     Add,
@@ -57,6 +56,7 @@ from coordinator.shortages import MACHINE, Shortages
 from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
+from coordinator.sums.adding import make_sum
 from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import Spoilt

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.aggregation import check_content
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
+from coordinator.sums.aggregation import check_content
 from crypto.errors import FrameError
 from protos.chunks import ChunkList, read_chunks, whole_chunks
 from protos.messages import RINGS, UploadHeader

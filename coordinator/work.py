@@ -11,7 +11,7 @@ from coordinator.core.study import Life, Progress
 from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
-from crypto.secagg.bundles import liar
+from crypto.secagg.dealt.bundles import liar
 from crypto.secagg.survivors import AttemptRef
 from crypto.stream import KEY_BYTES
 from policies.documents.study import Study

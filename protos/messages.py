@@ -448,7 +448,7 @@ class Confirm(Message):
     of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
     evidence: Annotated[bytes, Count(0, EVIDENCE_BYTES)] = b""
     """With such a complaint, if it can be shown: the key of the culprit's shares for this silo, then the roster's
-    digest, 32 bytes each (`crypto.secagg.bundles`)."""
+    digest, 32 bytes each (`crypto.secagg.dealt.bundles`)."""
     content: Name = ""
     """The keyed digest of what the silo holds now, if this confirms the end of a round or that it has caught up."""
     vouch: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""

@@ -34,17 +34,17 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
-from silo_agent.protocol.known_studies import KnownStudies
+from silo_agent.protocol.ledgers.known_studies import KnownStudies
+from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from silo_agent.protocol.session import Session, session_name
-from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage import offered
 from silo_agent.storage.approvals import approvals, no_data, require_approved, source_of, upgrade_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.keyed.secret import draws_key
 from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import row_key, rows_of
-from silo_agent.storage.secret import draws_key
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()

@@ -4,4 +4,4 @@ A coordinator imports `rings` and `ckks_public` only. `ckks_secret` holds the ke
 byte format of SEAL, the library below it.
 """
 
-__all__ = ["ckks_public", "ckks_secret", "grid", "rings"]
+__all__ = ["adding", "ckks_public", "ckks_secret", "grid", "rings"]

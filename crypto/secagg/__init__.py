@@ -6,12 +6,15 @@ The room holds keys (`agreement`, `packages`), masks (`masks`, `labels`), sealin
 
 __all__ = [
     "agreement",
+    "blame",
+    "dealt",
     "holding",
     "labels",
     "layout",
     "masks",
     "packages",
     "sealing",
+    "spoilt",
     "survivors",
     "unmasking",
     "voids",

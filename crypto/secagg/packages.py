@@ -16,7 +16,7 @@ from crypto.entropy import Entropy
 from crypto.errors import SealError
 from crypto.rings.ckks_public import PARAMETERS_DIGEST
 from crypto.secagg.agreement import PairSecrets, Roster
-from crypto.secagg.boxes import SEAL_BYTES, open_under, seal_under
+from crypto.secagg.dealt.boxes import SEAL_BYTES, open_under, seal_under
 from crypto.secagg.labels import Label
 from crypto.stream import KEY_BYTES, derive
 

@@ -26,11 +26,20 @@ from crypto.entropy import Entropy
 from crypto.errors import CryptoError, RecoveryRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
 from crypto.secagg.agreement import PairSecrets, Roster
-from crypto.secagg.boxes import open_under, seal_under
-from crypto.secagg.bundles import MAGIC, MAX_SIGNATURE, PARTS, Pieces, Published, Spot, commit_keys, commit_note_key
-from crypto.secagg.bundles import bound as _bound
-from crypto.secagg.bundles import commit as _commit
-from crypto.secagg.bundles import commit_pair as _commit_pair
+from crypto.secagg.dealt.boxes import open_under, seal_under
+from crypto.secagg.dealt.bundles import (
+    MAGIC,
+    MAX_SIGNATURE,
+    PARTS,
+    Pieces,
+    Published,
+    Spot,
+    commit_keys,
+    commit_note_key,
+)
+from crypto.secagg.dealt.bundles import bound as _bound
+from crypto.secagg.dealt.bundles import commit as _commit
+from crypto.secagg.dealt.bundles import commit_pair as _commit_pair
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys

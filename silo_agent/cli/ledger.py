@@ -303,7 +303,7 @@ def _trust(settings: AgentConfig) -> Trust:
 def _summed(settings: AgentConfig, credential: Credential) -> tuple[Cost, ...]:
     """What this silo's releases cost that are in lists which it has signed, as far as its state remembers."""
     from policies.ledger.judging import cost_of
-    from silo_agent.protocol.known_studies import KnownStudies
+    from silo_agent.protocol.ledgers.known_studies import KnownStudies
     from silo_agent.storage.state import State
 
     if not StateFolder(settings.state).database.is_file():

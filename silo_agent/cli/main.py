@@ -29,7 +29,7 @@ from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption, studies
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.preflight.command import preflight
-from silo_agent.cli.study import study_app
+from silo_agent.cli.studies.study import study_app
 from silo_agent.cli.together import ledger_together
 from silo_agent.errors import SiloError
 

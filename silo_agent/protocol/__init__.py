@@ -8,10 +8,9 @@ __all__ = [
     "catching_up",
     "client",
     "coordinator_watch",
-    "cosigning",
     "journal",
-    "known_studies",
+    "ledgers",
+    "recounting",
     "session",
     "tasks",
-    "witnessing",
 ]

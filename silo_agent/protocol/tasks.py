@@ -37,8 +37,8 @@ from silo_agent.protocol import publishing
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.catching_up import CatchUpError, Current, pack, unpack
 from silo_agent.protocol.client import Client
-from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.kept_models import KeptModels
+from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.recounting import recount, statement
 from silo_agent.storage.checked import write_checked

@@ -17,11 +17,11 @@ from urllib.parse import quote
 from crypto.entropy import Entropy
 from crypto.pki.at_rest import Holder
 from policies.ledger.ledger import read_ledger
-from silo_agent.storage.digests import Digests
 from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.keyed.digests import Digests
+from silo_agent.storage.keyed.secret import open_secret
 from silo_agent.storage.rows import Withdrawals
-from silo_agent.storage.secret import open_secret
 from silo_agent.storage.state import KEYED, State
 
 _Found = Literal["none", "plain", "keyed"]

@@ -15,9 +15,9 @@ from dataclasses import astuple, dataclass, replace
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select, update
 
 from protos.messages import Place, Tensor
-from silo_agent.storage.anchored import Anchored
-from silo_agent.storage.digests import Digests
 from silo_agent.storage.errors import SumError, SurvivorsError
+from silo_agent.storage.keyed.anchored import Anchored
+from silo_agent.storage.keyed.digests import Digests
 
 _metadata = MetaData()
 _survivors = Table(

@@ -24,7 +24,7 @@ from policies.durable import give_to_owner, write_pieces
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
-from silo_agent.storage.secret import PURPOSE as STATE_SECRET
+from silo_agent.storage.keyed.secret import PURPOSE as STATE_SECRET
 
 _PURPOSE: Final = "withdrawn"
 

@@ -40,11 +40,11 @@ from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import tables
-from silo_agent.storage.anchored import Anchored
-from silo_agent.storage.digests import NEVER, Digests, Kind
 from silo_agent.storage.durable import write_pieces
 from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.keyed.anchored import Anchored
+from silo_agent.storage.keyed.digests import NEVER, Digests, Kind
 from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Promises, key_sums
 

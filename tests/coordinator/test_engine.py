@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from coordinator import adding, intake
 from coordinator import engine as engines
+from coordinator import intake
 from coordinator.core.events import Persist
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Phase
@@ -21,6 +21,7 @@ from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
+from coordinator.sums import adding
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.refusals import Refused

@@ -32,8 +32,8 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Stopped
+from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from silo_agent.protocol.session import Session
-from silo_agent.protocol.witnessing import Witness, Witnessing
 from support.memory import WINDOW, encodings, search, search_files, search_memory
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml

@@ -39,8 +39,8 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy, signers
 from silo_agent.oversight.recovery import recover
 from silo_agent.protocol.client import WentBackRefused
-from silo_agent.protocol.cosigning import Cosigning
-from silo_agent.protocol.witnessing import Witness
+from silo_agent.protocol.ledgers.cosigning import Cosigning
+from silo_agent.protocol.ledgers.witnessing import Witness
 from support.certificates import load, make_authority
 from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml

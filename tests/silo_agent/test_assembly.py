@@ -27,7 +27,7 @@ from silo_agent.data.table import Written
 from silo_agent.gate import Gate
 from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
-from silo_agent.protocol.witnessing import Witness
+from silo_agent.protocol.ledgers.witnessing import Witness
 from silo_agent.storage.approvals import approvals, approve, withdraw
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder

@@ -26,7 +26,7 @@ from policies.plan.release import plan
 from protos.messages import Tensor
 from silo_agent.learning.contributions.heads import HEAD_STEP, HEAD_TOLERANCE
 from silo_agent.protocol.client import Client, Stopped
-from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo

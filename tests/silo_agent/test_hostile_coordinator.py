@@ -15,10 +15,10 @@ from policies.errors import LedgerError, LedgerRolledBackError
 from policies.plan.release import plan
 from protos.messages import MessageError, Place, Task, Tensor, UploadHeader, Work
 from silo_agent.protocol import client as clients
-from silo_agent.protocol import witnessing as witnesses
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Heartbeat
-from silo_agent.protocol.cosigning import Cosigning
-from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.protocol.ledgers import witnessing as witnesses
+from silo_agent.protocol.ledgers.cosigning import Cosigning
+from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from support.contents import digest_of, listed
 from support.hostile_coordinator import SERVICE, HostileCoordinator
 from support.studies import tiny_study

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.core.study import Life, Progress
 from crypto.errors import RecoveryRefused
-from crypto.secagg.bundles import bound
+from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.unmasking import _shares_key
 from policies.plan import quorum
 from protos.messages import Tensor

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from crypto.entropy import SystemEntropy
 from crypto.errors import RecoveryRefused
 from crypto.pki.certificates import Credential
-from crypto.secagg.bundles import Published
+from crypto.secagg.dealt.bundles import Published
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList

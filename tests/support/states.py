@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from silo_agent.storage.digests import Digests
+from silo_agent.storage.keyed.digests import Digests
 from silo_agent.storage.state import State
 
 DIGESTS = Digests(bytes(range(32)))

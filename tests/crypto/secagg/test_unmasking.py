@@ -13,8 +13,8 @@ from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, Seal
 from crypto.pki.certificates import Trust
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
-from crypto.secagg.boxes import SEAL_BYTES
-from crypto.secagg.bundles import bound, liar
+from crypto.secagg.dealt.boxes import SEAL_BYTES
+from crypto.secagg.dealt.bundles import bound, liar
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.shamir import SHARE_BYTES
 from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold

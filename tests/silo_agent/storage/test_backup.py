@@ -32,8 +32,8 @@ from protos.chunks import ChunkHasher, ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import backup as backups
 from silo_agent.storage.backup import BackupError, make_backup, restore
-from silo_agent.storage.digests import Kind
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.keyed.digests import Kind
 from silo_agent.storage.opening import open_state
 from silo_agent.storage.rows import Withdrawals
 from silo_agent.storage.state import State

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from silo_agent.cli import approving
+from silo_agent.cli.studies import approving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,10 +5,10 @@ Guarantees: whatever fails, nothing that was there before has changed, so the sa
 
 from __future__ import annotations
 
-from coordinator.aggregation import add_contents
 from coordinator.core.events import Add
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
+from coordinator.sums.aggregation import add_contents
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.chunks import ChunkList

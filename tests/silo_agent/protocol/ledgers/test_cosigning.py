@@ -10,7 +10,7 @@ from policies.ledger.cosign import Checkpoint
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.messages import Place
 from silo_agent.protocol.client import CallRefused, WentBackRefused
-from silo_agent.protocol.cosigning import Cosigning, cosignature
+from silo_agent.protocol.ledgers.cosigning import Cosigning, cosignature
 from support.cosigners import witnessed
 
 PLACE = Place("a" * 64, 1, 1)

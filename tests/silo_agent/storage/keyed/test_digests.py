@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from silo_agent.storage.digests import NEVER, Digests
+from silo_agent.storage.keyed.digests import NEVER, Digests
 
 PLAIN = hashlib.sha256(b"content").hexdigest()
 SECRET = bytes(range(32))

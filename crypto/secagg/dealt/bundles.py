@@ -17,7 +17,7 @@ from typing import Final, Literal, Self
 
 from crypto.canonical import canonical
 from crypto.errors import RecoveryRefused, SealError
-from crypto.secagg.boxes import SEAL_BYTES, open_under
+from crypto.secagg.dealt.boxes import SEAL_BYTES, open_under
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.survivors import AttemptRef
 from crypto.stream import KEY_BYTES

@@ -9,8 +9,8 @@ from crypto.pki.identity import Identity, Role
 from crypto.pki.key_files import new_key
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.keyed.secret import draws_key, open_secret
 from silo_agent.storage.rows import seal_anew
-from silo_agent.storage.secret import draws_key, open_secret
 from support.entropy import SeededEntropy
 
 NORTH = Identity(Role.SILO, "north")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import coordinator.aggregation
-from coordinator.aggregation import ContentAlteredError, check_content
+import coordinator.sums.aggregation
+from coordinator.sums.aggregation import ContentAlteredError, check_content
 from crypto.errors import FrameError
 from crypto.rings.ckks_public import FRAME_BYTES, PRIME, RESIDUES, write_frame
 from crypto.rings.rings import RINGS
@@ -55,7 +55,7 @@ def summed(kind, contents):
 
 def add(paths, kind, target):
     """Add what lies there, which is what was uploaded."""
-    coordinator.aggregation.add_contents(paths, [ChunkList.of(path).digest for path in paths], kind, target)
+    coordinator.sums.aggregation.add_contents(paths, [ChunkList.of(path).digest for path in paths], kind, target)
 
 
 def write(folder, contents):
@@ -169,8 +169,8 @@ def test_adding_needs_no_secret_module():
         f"crypto.{name}"
         for name in ("agreement", "checks", "ckks_secret", "masks", "packages", "recovery", "sealing", "stream")
     }
-    code = f"import sys, coordinator.aggregation; found = {secret!r} & set(sys.modules); assert not found, found"
-    root = Path(coordinator.aggregation.__file__).parents[1]
+    code = f"import sys, coordinator.sums.aggregation; found = {secret!r} & set(sys.modules); assert not found, found"
+    root = Path(coordinator.sums.aggregation.__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=600)
 
 
@@ -214,7 +214,7 @@ def test_what_the_disk_has_altered_is_named(tmp_path, kind):
         with pytest.raises(
             ContentAlteredError, match=f"the contribution of {number} was altered on the coordinator's disk"
         ):
-            coordinator.aggregation.add_contents(paths, digests, kind, target)
+            coordinator.sums.aggregation.add_contents(paths, digests, kind, target)
         paths[number].write_bytes(contents[number])
-    coordinator.aggregation.add_contents(paths, digests, kind, target)
+    coordinator.sums.aggregation.add_contents(paths, digests, kind, target)
     assert target.read_bytes() == summed(kind, contents)

@@ -4,7 +4,7 @@ from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.ledger.judging import Summed
 from protos.messages import Place, Tensor
-from silo_agent.protocol.known_studies import KnownStudies
+from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
 from support.studies import tiny_document, tiny_study

@@ -15,10 +15,10 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan
 from protos.checkpoints import Handed
 from protos.messages import Place, Tensor
-from silo_agent.protocol import witnessing
 from silo_agent.protocol.client import CallRefused, Stopped
-from silo_agent.protocol.known_studies import KnownStudies
-from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.protocol.ledgers import witnessing
+from silo_agent.protocol.ledgers.known_studies import KnownStudies
+from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import State
 from support import thefts

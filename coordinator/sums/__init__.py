@@ -1,0 +1,3 @@
+"""Adding contributions without reading them."""
+
+__all__ = ["adding", "aggregation"]
