@@ -17,6 +17,8 @@ from typing import Final
 _MICROSECONDS: Final = 1e6
 _PINGS: Final = 3
 """Signs of life in one span of the watchdog."""
+_WAIT_SECONDS: Final = 1.0
+"""How long a word waits for a service manager that does not read. Then it is dropped, and the program goes on."""
 
 
 @contextmanager
@@ -76,4 +78,6 @@ def _tell(state: str) -> None:
     # A leading @ stands for the zero byte of an abstract name.
     address = "\0" + path[1:] if path.startswith("@") else path
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
-        telling.sendto(state.encode(), address)
+        telling.settimeout(_WAIT_SECONDS)
+        telling.connect(address)
+        telling.send(state.encode())

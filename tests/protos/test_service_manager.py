@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,16 @@ def test_nobody_who_listens_is_no_fault(monkeypatch, place):
     monkeypatch.setenv("NOTIFY_SOCKET", place)
     with told():
         pass
+
+
+def test_a_service_manager_that_does_not_read_holds_up_nobody(manager, monkeypatch):
+    monkeypatch.setattr("protos.service_manager._WAIT_SECONDS", 0.01)
+    line = StatusLine()
+    most = int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text()) + 2
+    for number in range(most):
+        line.tell(str(number))
+    heard = said(manager)
+    assert heard == [f"STATUS={number}" for number in range(len(heard))]
+    assert 0 < len(heard) < most, "what finds no room is dropped"
+    line.tell("read again")
+    assert said(manager) == ["STATUS=read again"]
