@@ -512,7 +512,9 @@ class Federation(RuleBasedStateMachine):
             self.notice_sum(old, effect)
         if isinstance(effect, Clear):
             assert effect.place == old.place
-        if isinstance(effect, Lost):
+        if isinstance(effect, Lost) and old.phase is Phase.OFFER:
+            self.notice_stranded(old, effect)
+        elif isinstance(effect, Lost):
             self.notice_loss(old, effect)
 
     def notice_sum(self, old, effect):
@@ -522,6 +524,21 @@ class Federation(RuleBasedStateMachine):
         assert len(effect.silos) >= old.threshold >= self.script.min_silos
         assert (effect.place, effect.tensor) not in self.lists, "one list for a tensor and attempt"
         self.lists[effect.place, effect.tensor] = effect.silos
+
+    def notice_stranded(self, old, effect):
+        """Whoever is behind and cannot be told a signed model gets no seat. It is not lost in the round."""
+        assert (effect.place, effect.phase) == (old.place, old.phase)
+        assert effect.silos
+        assert effect.why
+        models = {seat.member.silo: seat.model for seat in old.seats}
+        if isinstance(self.last, Answered) and self.last.answer.member:
+            models[self.last.silo] = self.last.answer.model
+        signers = {one.silo for one in old.vouches}
+        able = any(models[name] == old.expected for name in signers.intersection(models).difference(old.unshared))
+        for silo in effect.silos:
+            assert models[silo] != old.expected, "who holds the model keeps its seat"
+            assert not able or len(signers - {silo}) <= self.script.colluders, "who can catch up keeps its seat"
+        assert self.state.round.place != old.place or not set(effect.silos) & set(self.state.round.names)
 
     def notice_loss(self, old, effect):
         shared = old.tensor is not Tensor.ENCODER and old.phase not in ADDED
