@@ -50,6 +50,7 @@ def operator_requests(study):
         "AbortStudy": operator_pb2.AbortStudyRequest(study="nobody's", reason="no"),
         "PauseStudy": one,
         "ResumeStudy": one,
+        "ForgiveSilo": operator_pb2.ForgiveSiloRequest(study="nobody's", silo="nobody"),
         "GetResults": one,
         "GetStudyStatus": one,
         "ListStudies": operator_pb2.ListStudiesRequest(),

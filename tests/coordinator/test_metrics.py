@@ -52,6 +52,7 @@ def test_a_running_server_exposes_them_all(server, scene):
         "fedward_coordinator_lost",
         "fedward_coordinator_refused_calls",
         "fedward_coordinator_closed_connections",
+        "fedward_coordinator_shortages",
     }
     assert unseen <= untroubled, "every other metric is fed"
     labels = {value for family in families.values() for sample in family.samples for value in sample.labels.values()}
