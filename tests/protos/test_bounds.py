@@ -76,6 +76,7 @@ SAMPLES = [
     STATED,
     COSIGNED,
     checkpoints.Cosigned(COSIGNED),
+    checkpoints.Handed(STATED),
     chunks.ChunkList(1, b"h" * 32),
 ]
 

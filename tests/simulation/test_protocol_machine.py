@@ -71,7 +71,7 @@ class Protocol(RuleBasedStateMachine):
                 return
             if silo := self.asked(first + turn):
                 silo.step()
-            elif self.coordinator.sums.adding:
+            elif self.coordinator.adding:
                 self.coordinator.add()
             elif self.coordinator.round.phase is Phase.WAIT:
                 self.come_back()

@@ -83,7 +83,7 @@ class SimulatedFederation(AbstractContextManager["SimulatedFederation"]):
     def idle(self) -> bool:
         """Nobody who is up has anything to do: time must pass."""
         waits = all(self.coordinator.work(name) is None for name, silo in self.silos.items() if silo.up)
-        return waits and not self.coordinator.sums.adding
+        return waits and not self.coordinator.adding
 
     def turn(self) -> None:
         """Everybody who is up asks for work and does it, the coordinator adds, and late ones are not waited for."""

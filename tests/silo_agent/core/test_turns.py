@@ -43,7 +43,7 @@ def work(task, at, tensor=None, roster=EVERYBODY, *, participants=None, survivor
         tensor if task in (*SUMMED, Task.VOID) else None,
         roster,
         parts=(part,) if task in FETCHED else (),
-        participants=participants if task in SUMMED else (),
+        participants=participants if task in (*SUMMED, Task.CHECK) else (),
         survivors=survivors if task in ADDED else (),
         signatures=tuple(Signature(name, b"s") for name in survivors) if task is Task.REVEAL else (),
         uploads=tuple(Upload(Part("ckks", name, 1, "0" * 64), b"s") for name in survivors)
@@ -83,7 +83,7 @@ ALLOWED = {
         Task.JUDGE: Stage.KEYED,
         Task.EXCHANGE: Stage.SHARED,
     },
-    Stage.SHARED: {Task.CONTRIBUTE: Stage.SENT},
+    Stage.SHARED: {Task.CHECK: Stage.SHARED, Task.CONTRIBUTE: Stage.SENT},
     Stage.SENT: {Task.SIGN: Stage.SIGNED},
     Stage.SIGNED: {Task.REVEAL: Stage.REVEALED},
     Stage.REVEALED: {Task.OPEN: Stage.OPENED},
@@ -368,6 +368,8 @@ class Witness:
             self.given.add((done.place, done.tensor, done.roster))
         elif done.task is Task.EXCHANGE:
             self.shared = done.roster
+        elif done.task is Task.CHECK:
+            assert self.shared == done.roster == self.keys, "checked under other keys than it shared under"
         elif done.task is Task.SIGN:
             assert (done.place, tensor, done.roster) in self.given, "signed without contributing"
             assert (done.place, tensor) not in self.signed, "signed two lists"

@@ -11,7 +11,7 @@ from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.pki.tls import server_credentials
 from protos import codec
-from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
     MAX_CHUNK,
@@ -122,7 +122,7 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def Witness(self, request, context):
         self._begin("Witness", context, request)
-        return silo_pb2.WitnessReply(statement=self.handed and codec.checkpoint_to_wire(self.handed))
+        return codec.handed_to_wire(self.handed)
 
     def UploadStatus(self, request, context):
         self._begin("UploadStatus", context, codec.header_from_wire(request.header))
@@ -292,6 +292,9 @@ def test_a_statement_brings_cosignatures(ward, peer):
     request = ward.fake.seen[0]
     assert (codec.place_from_wire(request.place), codec.checkpoint_from_wire(request.statement)) == (PLACE, mine)
     assert request.hold_seconds > 0
+    assert not request.HasField("evidence")
+    ward.client.cosign(PLACE, mine, WORD)
+    assert codec.cosignature_from_wire(ward.fake.seen[1].evidence) == WORD
 
 
 def test_a_ledger_that_went_back_is_refused_by_a_name_of_its_own(ward):
@@ -303,10 +306,11 @@ def test_a_ledger_that_went_back_is_refused_by_a_name_of_its_own(ward):
     assert not isinstance(refused.value, WentBackRefused)
 
 
-def test_a_witness_hands_in_and_is_handed(ward):
+@pytest.mark.parametrize("evidence", [None, WORD])
+def test_a_witness_hands_in_and_is_handed(ward, evidence):
     assert ward.client.witness(None) is None
-    ward.fake.handed = SIGNED
-    assert ward.client.witness(replace(WORD, signature=b"given")) == SIGNED
+    ward.fake.handed = Handed(SIGNED, evidence)
+    assert ward.client.witness(replace(WORD, signature=b"given")) == Handed(SIGNED, evidence)
     first, second = ward.fake.seen
     assert not first.HasField("given")
     assert second.given.signature == b"given"
