@@ -12,7 +12,7 @@ from silo_agent.cli import answers
 from silo_agent.cli import main as program
 from silo_agent.cli.main import app
 
-PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "studies.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Write a study\n")[2].partition("\n## ")[0]
 WHOLE = {
     "--name": "readmission",
