@@ -141,7 +141,8 @@ def load_credential(settings: AgentConfig, newest: Standing | None = None) -> tu
     try:
         credential = settings.credential()
         if newest is not None:
-            Trust(lambda: newest).identify(credential.certificate_pem)
+            # The silo's own key is known to it, also before the root has named it.
+            Trust(lambda: newest, keys=credential.trust.keys).identify(credential.certificate_pem)
     except CryptoError as fault:
         return None, Finding(name, Status.FAILS, str(fault))
     begins, until = valid(credential.certificate_pem)

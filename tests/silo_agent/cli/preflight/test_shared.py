@@ -225,9 +225,11 @@ def test_a_key_may_have_a_passphrase(subject, homes, tmp_path):
     assert {one.status for one in checks.values()} == {Status.OK}
 
 
-def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path):
+@pytest.mark.parametrize("named", [True, False])
+def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path, named):
+    """A hospital looks before the root has named its key, too: its own key is known to it."""
     online = Online(tmp_path)
-    home = online.enrol("silo", "north")
+    home = online.enrol("silo", "north", named=named)
     files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
     kept = (home / "crls.pem").read_bytes()
     with serving_authority(online) as url:
