@@ -81,6 +81,8 @@ def neutral(state: Round, acts: Sequence[Act]) -> float:
     """Return the seconds after which a silo of the current phase is slow; infinite as long as nobody can tell."""
     limit = state.limits.of(state.phase)
     asked = {one.silo for one in acts}.union(state.waiting_for)
+    if not asked:
+        return math.inf  # the coordinator itself is at work
     if len(asked) == 1:
         return ALONE * limit
     times = sorted(one.seconds for one in acts)

@@ -36,6 +36,8 @@ class Apart:
         self._job = job
         self._wanted: dict[str, int] = {}
         self._jobs: dict[str, Job] = {}
+        self._trained: set[str] = set()
+        """Studies with a personal model."""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def want(self, study: Study, round_number: int) -> None:
@@ -45,14 +47,19 @@ class Apart:
         self._wanted[study.digest] = round_number
         try:
             job = self._jobs[study.digest] = self._job(study)
+            if study.personal is not None:
+                self._trained.add(study.digest)
             want_round(StudyFolder(Path(job.folder)), round_number)
             self._wake(study.digest)
         except Exception as fault:  # noqa: BLE001  # nothing outside may depend on the personal model
             log.error("the personal model's training cannot be started", fault=type(fault).__name__)  # noqa: TRY400
 
     def finish(self, stop: threading.Event) -> None:
-        """Wait until everything that is wanted is trained, or failed twice, or the agent is told to stop."""
-        for digest in self._jobs:
+        """Wait until every personal model is trained, or failed twice, or the agent is told to stop.
+
+        Nobody waits for warnings alone. What was not looked at is looked at when an agent starts.
+        """
+        for digest in self._trained:
             for _ in range(2):
                 process = self._processes.pop(digest, None)
                 if process is not None:

@@ -447,9 +447,12 @@ class Patient:
         self.send(self.status().waiting_for[0], Note.KEYS, b"keys")
         for silo in self.study.silos:
             self.confirm(silo, confirm(self.place, silo, Task.TAKE).confirm)
-        for what, content in ((Note.SHARES, b"shares"), (Tensor.COUNTS, counts())):
-            for silo in self.study.silos:
-                self.send(silo, what, content)
+        for silo in self.study.silos:
+            self.send(silo, Note.SHARES, b"shares")
+        for silo in self.study.silos:
+            self.confirm(silo, confirm(self.place, silo, Task.CHECK).confirm)
+        for silo in self.study.silos:
+            self.send(silo, Tensor.COUNTS, counts())
         until(lambda: self.status().phase == "sign")
         for silo in self.study.silos:
             self.confirm(silo, Confirm(self.place, Task.SIGN, Tensor.COUNTS, signature=b"signed"))
@@ -745,9 +748,10 @@ class Play:
             self.models[silo] = self.models[work.actor]
             self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo], **SIGNED), b"certificate")
         elif work.task is not Task.WAIT:
-            if work.task not in (Task.TAKE, Task.JUDGE):
+            holds = work.task in (Task.OPEN, Task.ADOPT)
+            if holds:
                 self.models[silo] = f"{place.round} {place.attempt} {work.tensor} {work.task}"
-            signed = {} if work.task in (Task.TAKE, Task.VOID, Task.JUDGE) else SIGNED
+            signed = SIGNED if holds else {}
             said = Confirm(place, work.task, work.tensor, self.models[silo], **signed)
             self.engine.confirm(silo, said, b"certificate")
 

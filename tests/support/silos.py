@@ -285,7 +285,7 @@ class Silo(Caller):
             self.model = hashlib.sha256(f"{place} {task} {digest}".encode()).hexdigest()
         publishes = self.study.publish and task is Task.OPEN and work.tensor is Tensor.METRICS
         fields: dict[str, str | bytes] = {**self.signed(self.publication())} if publishes else {}
-        if task not in (Task.TAKE, Task.JUDGE):
+        if task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT):
             fields |= self.vouched(place.round - (task is Task.CATCH_UP))
         self.confirm(place, task, work.tensor if task is Task.OPEN else None, **fields)
 

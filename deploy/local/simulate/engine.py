@@ -23,6 +23,7 @@ from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.outcome import Measured, Outcome, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, require_bounds
+from policies.plan import grids
 from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
@@ -74,6 +75,7 @@ def simulate(
     `earlier` is not the model that the study continues.
     """
     require_bounds(study)
+    grids.require(study)
     start = begin(study, earlier)
     if ensemble:
         require_local_models(study)

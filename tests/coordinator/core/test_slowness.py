@@ -114,6 +114,15 @@ def test_fewer_than_half_who_have_answered_make_nobody_slow_and_one_alone_has_a_
     assert neutral(reach(Phase.SOLVE), ()) == ALONE * LIMITS.solve
 
 
+def test_while_the_coordinator_itself_adds_nobody_is_slow_and_time_passes():
+    study, _ = start(create(SCRIPT), 0.0)
+    adding = reach(Phase.ADD)
+    assert adding.waiting_for == ()
+    assert neutral(adding, ()) == float("inf")
+    study = replace(study, round=adding)
+    assert advance(study, Passed(), adding.since + 1.0) == (study, [])
+
+
 def test_the_budget_is_as_long_as_the_longest_round():
     short, long = budget(LIMITS, [1, 1]), budget(LIMITS, [1, 2, 1])
     assert long - short == 2 * LIMITS.train + 3 * LIMITS.open + 2 * LIMITS.solve

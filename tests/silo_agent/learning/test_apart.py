@@ -231,6 +231,15 @@ def test_one_process_is_woken_again_and_the_end_waits_for_it(job, home, pretend)
     assert wanted_round(home) == 0
 
 
+def test_nobody_waits_for_warnings_alone(job, home, pretend):
+    pretend("import time; time.sleep(600)")
+    trainer = Apart(lambda _: job)
+    trainer.want(tiny_study(), 1)
+    trainer.finish(STOP)
+    trainer.stop()
+    assert wanted_round(home) == 1, "it is looked at when an agent starts"
+
+
 def test_a_training_that_was_killed_is_tried_once_more_at_the_end(job, home, pretend):
     started = pretend(TRAINS)
     trainer = Apart(lambda _: job)
