@@ -274,7 +274,7 @@ class Ledger:
             return None if self._fault is None else self._append(Cleared(responsible), self._stated)
 
     def recover(self, recovery: Recovery, lost: Iterable[Checkpoint]) -> Entry:
-        """Charge a gap, durably. The ledger then states at least as much spent as the checkpoints in `lost`.
+        """Charge a gap, durably. The ledger then states at least the price of what the heads in `lost` sum up.
 
         The caller has checked the recovery's signature, and that its costs are those of `cosign.gap`. A recovery may
         exceed the budget, because it only records what was spent. Raises `LedgerWriteError`, also if the price is not

@@ -11,6 +11,7 @@ SYNCING = {
     "policies/durable.py",
     "crypto/pki/key_files.py",  # makes a file once; may not import the above
     "crypto/pki/authority/register.py",  # appends
+    "crypto/pki/known_keys.py",  # appends; may not import the first
     "silo_agent/logs.py",  # appends
     "silo_agent/storage/backup.py",  # streams a file of any size that nobody else may read
 }

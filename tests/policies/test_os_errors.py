@@ -12,6 +12,7 @@ from policies.os_errors import told
         (OSError(errno.ENOSPC, "No space left on device, while 7 bytes were written", "/x"), "'/x'; make room there"),
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files; raise the limit of open files"),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "/x"), "; it is a folder; give a file"),
+        (OSError(errno.EIO, "Input/output error", "/x"), "'/x'; check the disk"),
     ],
 )
 def test_the_systems_errors_get_an_advice(error, text):
@@ -19,7 +20,7 @@ def test_the_systems_errors_get_an_advice(error, text):
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("port 7 is taken; give another"), ValueError("b"), OSError(errno.EIO, "I/O")]
+    "error", [OSError("port 7 is taken; give another"), ValueError("b"), OSError(errno.ENXIO, "No such device")]
 )
 def test_what_has_a_text_of_its_own_keeps_it(error):
     assert told(error) == str(error)

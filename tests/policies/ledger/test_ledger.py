@@ -469,17 +469,21 @@ def test_a_whole_ledger_of_the_same_length_under_the_agent_is_found(case, open_l
         ledger.verify()
 
 
-def test_a_recovery_states_at_least_what_the_lost_heads_stated(open_ledger):
-    """What was lost may have cost more beside the rest than alone, so the price of its costs is not enough."""
+def test_a_recovery_states_at_least_the_price_of_what_the_lost_heads_sum_up(open_ledger):
+    """The epsilon that a head states is not believed: whoever stole a key could state any."""
     ledger = open_ledger()
     ledger.charge(debit(1))
-    lost = [replace(ledger.checkpoint("north"), head=EntryRef(9, "a" * 64), epsilon=stated) for stated in (2.5, 1.5)]
+    totals = (Cost("training", 1.0, 2.0, 1),)
+    priced = accountant.epsilon(totals, CARDIOLOGY.delta)
+    assert priced > 2 * ledger.spent()
+    head = replace(ledger.checkpoint("north"), head=EntryRef(9, "a" * 64), epsilon=99.0)
+    lost = [replace(head, totals=totals), head]
     signed = Recovery(
         (lost[0].head,), (Cost("training", 1.0, 50.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00"
     )
-    assert ledger.recover(signed, lost).epsilon == ledger.spent() == 2.5
+    assert ledger.recover(signed, lost).epsilon == ledger.spent() == priced
     again = ledger.recover(replace(signed, covers=()), lost)
-    assert again.epsilon == ledger.spent() == 2.5
+    assert again.epsilon == ledger.spent() == priced
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

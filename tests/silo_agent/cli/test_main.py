@@ -663,7 +663,7 @@ def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
 
 def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, studied, sentence):
     listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
-    assert listed == [{"name": "tiny", "digest": studied.digest, "committed": 2, "why": ""}]
+    assert listed == [{"name": "tiny", "digest": studied.digest, "committed": 2, "why": "", "warnings": []}]
     assert "tiny" in invoke("studies", "-c", hospital).output
     data = hospital.parent / "north.csv"
     found = [invoke("evaluate", "--json", given, data, "-c", hospital) for given in ("tiny", studied.digest)]
