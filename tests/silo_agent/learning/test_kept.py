@@ -126,7 +126,7 @@ def test_heads_that_are_kept_stay_within_the_bound_of_a_model(tmp_path):
 def test_parts_are_on_the_disk_before_anything_goes_on(tmp_path, monkeypatch):
     """Written whole and flushed: a round's parts, and those that another study starts from."""
     written = []
-    monkeypatch.setattr(kept, "write_whole", lambda path, content: written.append((path, content)))
+    monkeypatch.setattr(kept, "write_checked", lambda path, content: written.append((path, content)))
     study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
     model = replace(SharedModel.start(study), round=1)
     kept.keep(kept.Change.of(vector(study, 1), study, 1), model, folder, 1)

@@ -18,6 +18,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import release as private
 from silo_agent.learning.private.dpsgd import SEALED_NORM
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.learning.private.step import Step
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, write_patients
@@ -39,7 +40,7 @@ def learner_of(folder, lines, **changes):
     folder.mkdir(parents=True)
     (folder / "own.csv").write_text("\n".join(lines) + "\n")
     (folder / "counts.json").write_text("[20.0, 20.0]")
-    given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
+    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
     return Learner(tiny_study(**changes), folder / "own.csv", DATA_SET, HOLDOUT, folder, **given)
 
 
