@@ -80,7 +80,7 @@ def carry_over(earlier: SharedModel, before: StudyFolder, study: Study, folder: 
     same = kept == earlier.study.composition.kept
     same = same and ("heads" not in kept or study.data.domains == earlier.study.data.domains)
     if kept and same and newest is not None and not folder.kept_rounds():
-        write_checked(folder.kept(0), before.kept(newest).read_bytes())
+        write_checked(folder.kept(0), read_checked(before.kept(newest)))
 
 
 def load(path: Path) -> SharedModel:
