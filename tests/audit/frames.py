@@ -34,7 +34,7 @@ def one_patient_in_a_frame(folder: Path) -> Verdict:
     for stretch in (1.0, 30.0):
         uploads = []
         for records in (whole, whole.of_patients(np.arange(_CROWD + 1) < _CROWD)):
-            with silo(folder, made, records, records, 9) as held:
+            with silo(folder, made, records, records, 9, alike=True) as held:
                 uploads.append(held.contribute(Tensor.HEADS, 2, _whitened(begin(held), stretch)))
         step = audit.release_step(made)
         change = float(np.linalg.norm((uploads[0] - uploads[1]) * step))

@@ -37,7 +37,7 @@ def one_patient_of_the_calibration(folder: Path) -> Verdict:
         )
         uploads = []
         for records in (whole, whole.of_patients(np.arange(3) < 2)):
-            with silo(folder, made, records, records, 9) as held:
+            with silo(folder, made, records, records, 9, alike=True) as held:
                 start = begin(held)
                 logits = 1 if classes == 2 else classes
                 rows = np.full((len(start.heads), logits, start.heads.shape[1] // logits), -500.0)

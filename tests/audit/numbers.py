@@ -31,7 +31,7 @@ def one_patient_of_a_number(folder: Path) -> Verdict:
     )
     uploads: list[list[np.ndarray]] = []
     for records in (whole, whole.of_patients(np.arange(3) < 2)):
-        with silo(folder, made, records, records, 9) as held:
+        with silo(folder, made, records, records, 9, alike=True) as held:
             start = begin(held)
             steep = start.with_heads(np.full_like(start.heads, 500.0), 0)
             heads, metrics = (

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.audit import AuditedSilo, canary_study
+from crypto.entropy import Entropy
 from policies.documents.study import Study
 from policies.plan.release import plan
-from protos.messages import Tensor
+from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.draws import Draws
 from support.entropy import SeededEntropy
 
 
@@ -43,14 +46,34 @@ def crowd(patients: int, inputs: int = 1, domain: int = 0) -> Records:
     )
 
 
+@dataclass(frozen=True)
+class _AlikeDraws:
+    draws: Draws
+
+    def source(self, place: Place, tensor: str, _read: bytes) -> Entropy:
+        return self.draws.source(place, tensor, b"")
+
+
 @contextmanager
 def silo(
-    folder: Path, made: Study, training: Records, evaluation: Records, seed: int, **policy: object
+    folder: Path,
+    made: Study,
+    training: Records,
+    evaluation: Records,
+    seed: int,
+    *,
+    alike: bool = False,
+    **policy: object,
 ) -> Iterator[AuditedSilo]:
-    """A silo in a folder of its own below `folder`."""
+    """A silo in a folder of its own below `folder`.
+
+    `alike`: it draws as if it had read nothing, so that the sums of two neighbours differ by a patient alone.
+    """
     own = folder / str(sum(1 for _ in folder.iterdir()))
     own.mkdir()
     held = AuditedSilo(own, made, training, evaluation, SeededEntropy(seed), **policy)
+    if alike:
+        held.learner._draws = _AlikeDraws(held.learner._draws)
     try:
         yield held
     finally:

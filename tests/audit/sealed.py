@@ -56,7 +56,7 @@ def one_patient_of_a_sealed_step(folder: Path) -> Verdict:
     )
     uploads = []
     for records in (whole, whole.of_patients(np.arange(20) < 19)):
-        with silo(folder, made, records, crowd(2), 9) as held:
+        with silo(folder, made, records, crowd(2), 9, alike=True) as held:
             start = begin(held)
             uploads.append(
                 held.contribute(Tensor.ENCODER, 2, start.with_heads(np.full_like(start.heads, audit.STEEP), 1))

@@ -34,6 +34,7 @@ from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.personal import train_round
 from silo_agent.learning.private.batches import Batches
 from silo_agent.oversight.signing import verifier
+from silo_agent.storage.checked import write_checked
 from support.entropy import SeededEntropy
 
 Statistic = Callable[[Path], Verdict]
@@ -422,7 +423,7 @@ def one_patient_less(folder: Path) -> Verdict:
     fewer = whole.of_patients(np.arange(20) < 19)
     uploads, released = [], {}
     for records in (whole, fewer):
-        with silo(folder, made, records, records, 9) as held:
+        with silo(folder, made, records, records, 9, alike=True) as held:
             uploads.append(_with_private_parts(held, released))
     plan_ = made.encoder
     moved = []
@@ -448,7 +449,7 @@ def _with_private_parts(held: audit.AuditedSilo, released: dict[str, bytes]) -> 
         uploads[tensor, number] = held.contribute(tensor, number, model)
         if tensor is Tensor.ENCODER:
             for path in (home / "counts.json", home / f"prior-{number}.f32"):
-                path.write_bytes(released.setdefault(path.name, path.read_bytes()))
+                write_checked(path, released.setdefault(path.name, path.read_bytes()))
             shared, path = start.with_heads(start.heads, number), home / "personal.safetensors"
             train_round(path, shared, lambda: held.learner.cohort("training"), entropy=SystemEntropy())
     return uploads
@@ -473,10 +474,10 @@ def one_patient_of_a_rare_domain(folder: Path) -> Verdict:
     )
     uploads, released = [], {}
     for records in (whole, whole.of_patients(np.arange(200) < 199)):
-        with silo(folder, made, records, crowd(2), 9) as held:
+        with silo(folder, made, records, crowd(2), 9, alike=True) as held:
             start = begin(held)
             path = held.state.study_folder(made.digest) / "counts.json"
-            path.write_bytes(released.setdefault(path.name, path.read_bytes()))
+            write_checked(path, released.setdefault(path.name, path.read_bytes()))
             steep = np.full_like(start.heads, audit.STEEP)
             steep[:, -1] = 0.0
             uploads.append(held.contribute(Tensor.ENCODER, 1, start.with_heads(steep, 0)))
