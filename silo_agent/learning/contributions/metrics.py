@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +102,7 @@ class Metrics:
             whole = sums.reshape(count, -1).sum(axis=0)
             (together,) = self._results(whole, noise_sd * math.sqrt(count), 1)
         results = Results(study.digest, study.data.domains, by_domain, noise_sd, together)
-        write_whole(folder.results, json.dumps(asdict(results), indent=1).encode())
+        write_whole(folder.results, json.dumps(_stored(results), indent=1).encode())
         if is_of_classes(self._setting.family):
             classes = sums.reshape(count, self._setting.family.form.classes, -1).sum(axis=(0, 2))
             write_whole(folder.classes, json.dumps(classes.tolist()).encode())
@@ -132,3 +133,11 @@ class Metrics:
             smallest=smallest,
             fitted=study.evaluation.auc == "fitted",
         )
+
+
+def _stored(results: Results) -> dict[str, Any]:
+    """The figures alone, in the form that files of results have had from the start."""
+    content = asdict(results)
+    for one in (*content["by_domain"], content["together"] or {}):
+        one.pop("sizes", None)
+    return content
