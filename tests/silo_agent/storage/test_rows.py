@@ -111,7 +111,15 @@ def test_rows_that_are_gone_are_read_anew_only_before_a_round_or_if_a_person_rem
     rows.keep(b"patient 17, ill")
     study.rows.unlink()
     rows.require_whole(begun=False)
+    again = rows_of(study, credentials["north"], ENTROPY)
     with pytest.raises(LocalFileError, match=r"rows\.sealed is gone"):
-        rows.require_whole(begun=True)
+        again.require_whole(begun=True)
     study.row_key.unlink()
+    rows_of(study, credentials["north"], ENTROPY).require_whole(begun=True)
+
+
+def test_a_study_that_began_before_rows_were_kept_has_lost_none(files, credentials):
+    """Version 0.5 kept neither rows nor key; the key is made when the study is recalled."""
+    rows = rows_of(files.study(STUDY), credentials["north"], ENTROPY)
+    row_key(files.study(STUDY), credentials["north"], ENTROPY)
     rows.require_whole(begun=True)
