@@ -176,6 +176,7 @@ class SealedRows:
     def keep(self, content: bytes) -> None:
         """Keep bytes durably, in place of those before. Raises `SealError`, OSError."""
         write_pieces(self._folder.rows, sealed_file.seal(self._key(), self._name, content, self._entropy))
+        self._had_key = True
 
     def withdrawn(self) -> frozenset[str]:
         """Everybody who has withdrawn. Raises `StateError`."""
