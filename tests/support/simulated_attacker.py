@@ -62,7 +62,7 @@ class Attacker:
     # --- what it has ---------------------------------------------------------------------------------------------
     def upload(self, silo: str, tensor: Tensor) -> bytes:
         """Also one that came too late."""
-        return next(data for header, data in self._received if (header.silo, header.slot) == (silo, tensor))
+        return next(data for header, data, *_ in self._received if (header.silo, header.slot) == (silo, tensor))
 
     def work(self, tensor: Tensor) -> Work:
         """What the colluder was told when the sum was opened: roster, participants, survivors."""
