@@ -56,6 +56,20 @@ def epsilons(study):
     ]
 
 
+def dearest(study):
+    """What each cohort costs at most if one round is charged twice."""
+    planned = plan(study)
+    runs = [planned.costs(), *([*planned.costs(), *again] for again in planned.repeats())]
+    return [
+        max(
+            accountant.epsilon((cost for cost in run if cost.cohort == cohort), study.privacy.delta)
+            for run in runs
+            if len(run) == len(runs[0]) or any(cost.cohort == cohort for cost in run[len(runs[0]) :])
+        )
+        for cohort in COHORTS
+    ]
+
+
 def test_both_cohorts_cost_what_the_draft_says():
     study = complete(draft_of(), "draft.yaml")
     assert all(0.99 * 4 <= spent <= 4 for spent in epsilons(study))
@@ -162,7 +176,7 @@ def _priced(shape):
     study = complete(draft_of(**shape), "draft.yaml")
     assert Study.model_validate(study.model_dump(mode="json")) == study
     quorum.require(study)
-    assert all(0.99 * shape["epsilon"] <= spent <= shape["epsilon"] for spent in epsilons(study))
+    assert all(0.99 * shape["epsilon"] <= spent <= shape["epsilon"] for spent in dearest(study))
     assert write_study(study).startswith("version: 1\n")
 
 
