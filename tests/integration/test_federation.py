@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from coordinator.errors import OperatorError
+from crypto.entropy import SystemEntropy
 from crypto.pki.identity import Role
 from crypto.pki.reading import parse_certificate
 from deploy.demo.recount import recount
@@ -25,6 +26,8 @@ from deploy.local.processes import script
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.cost import Cost
+from silo_agent.config import AgentConfig
+from silo_agent.storage.opening import open_state
 from support.online import Online
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
@@ -166,6 +169,9 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
     federation.start_coordinator()
     try:
         federation.configure()
+        # The agent was here before: a ledger that has charged anything is no first start.
+        south = AgentConfig.load(federation.place.party("south") / "agent.yaml")
+        open_state(south.state, south.credential(), SystemEntropy())[0].close()
         earlier = Debit("e" * 64, "d" * 64, 1, 1, {"heads": Cost("training", 1.0, 1.1, 1)})
         path = federation.place.party("south") / "state" / "ledger.sqlite3"
         with Ledger.open(
