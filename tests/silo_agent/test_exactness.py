@@ -221,10 +221,10 @@ def before_round(silo, number, act):
     """Do something to a silo between two rounds."""
     decide = silo.agent._decide
 
-    def first(place):
+    def first(work, place):
         if place.round == number:
             act()
-        decide(place)
+        decide(work, place)
 
     silo.agent._decide = first
 
