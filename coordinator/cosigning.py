@@ -31,8 +31,7 @@ from crypto.pki.identity import Identity, Role
 from policies.documents.study import Study
 from policies.errors import CosignError
 from policies.ledger.cosign import Checkpoint, advance, follows
-from policies.ledger.judging import Seen, chargeable, cost_of, require_explained, require_summed, standing
-from policies.plan.cost import Cost
+from policies.ledger.judging import Seen, require_believable, standing
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 
 log = structlog.get_logger()
@@ -92,10 +91,10 @@ class Cosigning:
         trust: Trust,
         clock: Callable[[], float] = time.monotonic,
         *,
-        studies: Studies | None = None,
+        studies: Studies,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Without `studies` nothing is known that could explain a charge, and none is asked to be explained."""
+        """A charge that none of `studies` explains is not cosigned."""
         self._studies, self._today = studies, today
         self._checkpoints, self._credential, self._trust, self._clock = checkpoints, credential, trust, clock
         self._changed = threading.Condition()
@@ -234,22 +233,23 @@ class Cosigning:
         last = self._standing(silo)
         stood = None if last is None else Checkpoint.parse(last.checkpoint)
         advance(stood, checkpoint)
-        if self._studies is not None:
-            running, ended = self._studies.studies_of(silo)
-            summed: tuple[Cost, ...] = ()
-            if last != self._stated(silo):  # something was forgiven, or is damaged
-                summed = cost_of([*running, *ended], self._checkpoints.summed(silo))
-                require_summed(checkpoint, summed)
-            if stood is not None:
-                require_explained(
-                    checkpoint,
-                    stood,
-                    chargeable=[*chargeable(running, ended), *summed],  # a recovery may have charged them again
-                    evidence=[] if evidence is None else self._own(checkpoint, evidence),
-                    known=[Checkpoint.parse(one.checkpoint) for one in self._known(silo)],
-                )
+        self._judge(checkpoint, stood, evidence, forgiven=last != self._stated(silo))  # or it is damaged
         if last is None or last.checkpoint != signed.checkpoint:
             self._checkpoints.keep(silo, signed, self._today())
+
+    def _judge(
+        self, offered: Checkpoint, last: Checkpoint | None, evidence: CosignedCheckpoint | None, *, forgiven: bool
+    ) -> None:
+        """Raise `CosignError` if nothing explains what the ledger was charged, or if it lacks what is in sums."""
+        require_believable(
+            offered,
+            last,
+            self._studies.studies_of(offered.silo),
+            lambda: self._checkpoints.summed(offered.silo),
+            forgiven=forgiven,
+            evidence=[] if evidence is None else self._own(offered, evidence),
+            known=[Checkpoint.parse(one.checkpoint) for one in self._known(offered.silo)],
+        )
 
     def _standing(self, silo: str) -> SignedCheckpoint | None:
         """The silo's latest checkpoint that binds: what came under a key after it was stolen does not."""

@@ -122,7 +122,7 @@ class Engine:
         clock: Callable[[], float] = time.time,
         *,
         revoked: Callable[[bytes], bool] = lambda _: False,
-        summed: Callable[[Place, Tensor, tuple[str, ...]], object] = lambda *_: None,
+        summed: Callable[[Place, Tensor, tuple[str, ...]], object],
     ) -> None:
         """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it.
 

@@ -114,7 +114,7 @@ class Gate:
         state: State,
         metrics: Metrics,
         *,
-        require_approved: Callable[[Study, Policy], object] = lambda *_: None,
+        require_approved: Callable[[Study, Policy], object],
     ) -> None:
         """Open the ledger, refuse one that lost entries, and start under the policy in force.
 

@@ -14,7 +14,7 @@ Pure. The coordinator's cosigning.py and the agent's witnessing.py keep the memo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Final
@@ -107,6 +107,40 @@ def cost_of(studies: Iterable[Study], summed: Iterable[Summed]) -> tuple[Cost, .
             draw = 0 if release.resendable else one.attempt
             charged[one.study, one.round, one.tensor, draw] = release.cost
     return totals.merged(charged.values())
+
+
+def require_believable(
+    offered: Checkpoint,
+    last: Checkpoint | None,
+    studies: tuple[Iterable[Study], Iterable[Study]],
+    summed: Callable[[], Iterable[Summed]],
+    *,
+    forgiven: bool,
+    evidence: Iterable[Checkpoint],
+    known: Iterable[Checkpoint],
+) -> None:
+    """Return if a cosigner that knows these studies may sign a ledger's checkpoint; `cosign.advance` comes before.
+
+    Args:
+        offered: contains `last`.
+        last: the cosigner's own that binds; None if it has none.
+        studies: those that invite the silo: those that run, and those that have ended.
+        summed: gives the silo's releases that are in signed lists. It is asked only if something was `forgiven`.
+        forgiven: whether the cosigner remembers a later checkpoint than `last`, which does not bind any more.
+        evidence: as in `require_explained`.
+        known: as in `require_explained`.
+
+    Raises `CosignError`.
+    """
+    running, ended = (tuple(each) for each in studies)
+    owed: tuple[Cost, ...] = ()
+    if forgiven:
+        owed = cost_of([*running, *ended], summed())
+        require_summed(offered, owed)
+    if last is not None:
+        # A recovery may have charged again what is in sums.
+        possible = [*chargeable(running, ended), *owed]
+        require_explained(offered, last, chargeable=possible, evidence=evidence, known=known)
 
 
 def require_explained(

@@ -63,6 +63,17 @@ _epochs = Table(
     Column("spoilt", Integer, nullable=False),
 )
 
+_spent = Table(
+    "spent",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True),
+    Column("tensor", String(16), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("names", String, nullable=False),
+)
+"""Lists that bind nobody any more, because a sum of their round was spoilt. Their sums count as opened for ever."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -111,10 +122,17 @@ class Promises:
         return names if _binds(names, bound) else ()
 
     def lists_of(self, silo: str) -> list[tuple[Place, Tensor]]:
-        """The sums whose lists this silo has signed and that name `silo`, of all rounds; none that were voided."""
+        """The sums whose lists this silo has signed and that name `silo`, of all rounds; none that were voided.
+
+        Those of rounds that were begun anew after a spoilt sum are among them: they count as opened.
+        """
         with self._engine.begin() as connection:
             rows = connection.execute(select(_survivors)).all()
-            found = []
+            found = [
+                (Place(row.study, row.round, row.attempt), Tensor(row.tensor))
+                for row in connection.execute(select(_spent))
+                if silo in json.loads(row.names)
+            ]
             for row in rows:
                 place = Place(row.study, row.round, 1)
                 names, bound = _read(connection, place, Tensor(row.tensor))
@@ -221,6 +239,7 @@ class Promises:
             return
         key = {"study": place.study, "round": place.round}
         with self._anchored.binding(place) as connection:
+            _spend(connection, place, spoilt)
             connection.execute(delete(_epochs).where(*(_epochs.c[name] == value for name, value in key.items())))
             connection.execute(insert(_epochs).values(**key, spoilt=spoilt))
 
@@ -240,6 +259,16 @@ def key_sums(connection: Connection, digests: Digests) -> None:
 def _binds(names: tuple[str, ...], bound: _Bound) -> bool:
     """Whether a signed list counts: it is neither voided nor spoilt. If its attempt is unknown, it is never voided."""
     return bool(names) and (bound.signed > bound.over or not (bound.signed or bound.spoilt))
+
+
+def _spend(connection: Connection, place: Place, spoilt: int) -> None:
+    """Keep the lists that a spoilt sum frees. Another list will take their place, and their sums may be open."""
+    of_round = (_survivors.c.study == place.study, _survivors.c.round == place.round)
+    for row in connection.execute(select(_survivors).where(*of_round)).all():
+        names, bound = _read(connection, place, Tensor(row.tensor))
+        if _binds(names, bound) and bound.signed <= spoilt:
+            key = _key(place, Tensor(row.tensor)) | {"attempt": max(1, bound.signed, bound.revealed)}
+            connection.execute(insert(_spent).values(**key, names=row.names))
 
 
 def _refusal(connection: Connection, place: Place, tensor: Tensor) -> Refusal | None:

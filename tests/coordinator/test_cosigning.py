@@ -24,6 +24,7 @@ from support.certificates import data_set_of, load, make_authority
 from support.cosigners import signed, witnessed
 from support.studies import tiny_study
 from support.thefts import Consortium, charged, extended, head_of, stated
+from support.unjudged import BelievingHub
 
 AT = "2026-01-31T08:00:00+00:00"
 NAMES = ("north", "south", "west")
@@ -48,7 +49,7 @@ class Desk:
     def restart(self):
         self.stores.append(Store.in_folder(self.folder))
         self.checkpoints = Checkpoints(self.stores[-1].engine)
-        self.hubs = Cosigning(self.checkpoints, self.hub, self.trust, lambda: self.now)
+        self.hubs = BelievingHub(self.checkpoints, self.hub, self.trust, lambda: self.now)
 
     def stated(self, entries, silo="north", data_set="", branch="s"):
         """How far a ledger of so many equal charges has come."""
@@ -311,7 +312,7 @@ def test_what_a_signer_showed_of_old_is_forgotten_as_soon_as_it_signs_anew(desk)
 
 def test_who_waits_is_woken(desk):
     stated, found = desk.stated(1), []
-    desk.hubs = Cosigning(desk.checkpoints, desk.hub, desk.trust)
+    desk.hubs = BelievingHub(desk.checkpoints, desk.hub, desk.trust)
     waiting = threading.Thread(target=lambda: found.append(desk.hubs.state("north", stated, NAMES, 60)))
     handed = []
     peer = threading.Thread(target=lambda: handed.append(desk.hubs.witness("south", None, 60)))
@@ -325,7 +326,7 @@ def test_who_waits_is_woken(desk):
 
 
 def test_the_end_lets_everybody_go(desk):
-    desk.hubs = Cosigning(desk.checkpoints, desk.hub, desk.trust)
+    desk.hubs = BelievingHub(desk.checkpoints, desk.hub, desk.trust)
     calls = [
         threading.Thread(target=lambda: desk.hubs.state("north", desk.stated(1), NAMES, 600)),
         threading.Thread(target=lambda: desk.hubs.witness("north", None, 600)),

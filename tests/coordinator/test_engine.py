@@ -63,7 +63,7 @@ def make_engine(tmp_path, clock):
     made = []
 
     def make(begin=True):
-        engine = Engine(Store.in_folder(tmp_path), Spool(tmp_path / "spool"), Metrics(), clock)
+        engine = Engine(Store.in_folder(tmp_path), Spool(tmp_path / "spool"), Metrics(), clock, summed=lambda *_: None)
         made.append(engine)
         if begin:
             engine.start()
@@ -467,7 +467,7 @@ def test_whatever_write_fails_for_a_while_nothing_is_lost_and_no_attempt_used_up
 
     def life(number):
         folder = tmp_path / str(number)
-        engine = Engine(Store.in_folder(folder), Spool(folder / "spool"), Metrics(), clock)
+        engine = Engine(Store.in_folder(folder), Spool(folder / "spool"), Metrics(), clock, summed=lambda *_: None)
         try:
             engine.create(STUDY.canonical())
             engine.start_study("tiny")

@@ -32,12 +32,13 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Stopped
-from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
+from silo_agent.protocol.ledgers.witnessing import Witnessing
 from silo_agent.protocol.session import Session
 from support.memory import WINDOW, encodings, search, search_files, search_memory
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 from support.states import keyed
+from support.unjudged import BelievingWitness, approved
 
 pytestmark = pytest.mark.as_installed
 PLANTED, LATE = "north", "west"
@@ -95,10 +96,10 @@ class Silos:
             ),
         )
         metrics = Metrics()
-        gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics)
+        gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics, require_approved=approved)
         session = secrets.token_hex(16)
         client = Client(f"127.0.0.1:{self._federation.port}", credential, session, self.stop, lambda _: None)
-        Witnessing(client, Witness(folder / "state", credential), self.stop).start()
+        Witnessing(client, BelievingWitness(folder / "state", credential), self.stop).start()
 
         def learner(study):
             shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))

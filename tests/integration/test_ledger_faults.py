@@ -46,6 +46,7 @@ from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
 from support.studies import tiny_study
+from support.unjudged import BelievingWitness, approved
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "16"))
@@ -154,10 +155,10 @@ class World:
         store = Store.in_folder(self.folder / "hub")
         state = keyed(self.ledger.parent / "state")
         try:
-            gate = Gate(self.party["north"], policy, self.ledger, state, Metrics())
+            gate = Gate(self.party["north"], policy, self.ledger, state, Metrics(), require_approved=approved)
             try:
                 hub = Hub(Checkpoints(store.engine), self.party["hub"], self.trust)
-                witness = Witness(self.folder / "south", self.party["south"])
+                witness = BelievingWitness(self.folder / "south", self.party["south"])
                 cosigning = Cosigning(Wire(hub, witness, self.party["north"]), gate)
                 cosigning.remember()
                 yield gate, cosigning

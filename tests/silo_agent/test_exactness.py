@@ -26,11 +26,12 @@ from policies.plan.release import plan
 from protos.messages import Tensor
 from silo_agent.learning.contributions.heads import HEAD_STEP, HEAD_TOLERANCE
 from silo_agent.protocol.client import Client, Stopped
-from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
+from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo
 from support.studies import tiny_study
+from support.unjudged import BelievingWitness
 
 TESTS = Path(__file__).parent.parent
 FIVE = ("east", "north", "polar", "south", "west")
@@ -165,7 +166,7 @@ class Hub:
     def connect(self, silo):
         address = f"127.0.0.1:{self.server.port}"
         client = Client(address, self.enrolled(silo), "0" * 32, self.stop, lambda _: None)
-        self.witnesses.append(Witnessing(client, Witness(self.folder / silo, self.enrolled(silo)), self.stop))
+        self.witnesses.append(Witnessing(client, BelievingWitness(self.folder / silo, self.enrolled(silo)), self.stop))
         return client
 
     def run(self):

@@ -18,10 +18,11 @@ from silo_agent.protocol import client as clients
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Heartbeat
 from silo_agent.protocol.ledgers import witnessing as witnesses
 from silo_agent.protocol.ledgers.cosigning import Cosigning
-from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
+from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.contents import digest_of, listed
 from support.hostile_coordinator import SERVICE, HostileCoordinator
 from support.studies import tiny_study
+from support.unjudged import BelievingWitness
 
 NAMED = (CallRefused, ContentError, MessageError, CryptoError, LedgerError)
 """What a call may raise, whatever is answered."""
@@ -69,7 +70,7 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
         coordinator.clients["south"] = client
         south.restart()
         south.agent._wait = lambda _: stop.wait(0.001)
-        witnessing = Witnessing(client, Witness(tmp_path, south.credential), stop)
+        witnessing = Witnessing(client, BelievingWitness(tmp_path, south.credential), stop)
         heartbeat = Heartbeat(client, 0.02, stop)
         witnessing.start()
         heartbeat.start()

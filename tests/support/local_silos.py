@@ -27,6 +27,7 @@ from support.local_coordinator import LocalCoordinator
 from support.local_federation import HOLDOUT, write_patients
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
+from support.unjudged import approved
 
 SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
 EPSILONS = {"budget": {**policy_document()["budget"], "epsilon": 20.0}}
@@ -73,7 +74,14 @@ class LocalSilo:
     def start(self) -> None:
         entropy, self.metrics = SystemEntropy(), Metrics()
         self.state = keyed(self.folder / "state")
-        self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+        self.gate = Gate(
+            self.credential,
+            self.policy,
+            self.folder / "ledger.sqlite3",
+            self.state,
+            self.metrics,
+            require_approved=approved,
+        )
 
         def learner(study: Study) -> Learner:
             if study.name != "tiny":

@@ -56,6 +56,7 @@ from support.simulated_coordinator import SimulatedCoordinator, add_up
 from support.simulated_witness import Witness, plain
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
+from support.unjudged import approved
 
 Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
 """Of one message: once; again, because the reply was lost; never, or only its reply never, or later than all that the
@@ -201,7 +202,7 @@ class _LedgerGate(Gate):
             in_force = load_policy(write_yaml(policy, document))
             Ledger.create(ledger, Genesis.of(in_force))
         self._silo = silo
-        super().__init__(silo.credential, policy, ledger, state, Metrics())
+        super().__init__(silo.credential, policy, ledger, state, Metrics(), require_approved=approved)
 
     def contribute(self, order: Order, *given: Any, **words: Any) -> Path:
         path = super().contribute(order, *given, **words)

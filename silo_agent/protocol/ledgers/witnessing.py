@@ -29,17 +29,7 @@ from crypto.pki.identity import Role
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint, advance
-from policies.ledger.judging import (
-    Seen,
-    Summed,
-    chargeable,
-    cost_of,
-    kept,
-    require_explained,
-    require_summed,
-    standing,
-)
-from policies.plan.cost import Cost
+from policies.ledger.judging import Seen, Summed, kept, require_believable, standing
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from silo_agent.protocol.client import Client, Stopped
@@ -69,10 +59,10 @@ class Witness:
         self,
         state: Path,
         credential: Credential,
-        studies: Studies | None = None,
+        studies: Studies,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`state` is the agent's folder. Without `studies` no charge is asked to be explained."""
+        """`state` is the agent's folder. A charge that none of `studies` explains is not cosigned."""
         self._files, self._credential, self._studies = StateFolder(state), credential, studies
         self._trust, self._today = credential.trust, today
 
@@ -116,21 +106,15 @@ class Witness:
         forgiven: bool,
     ) -> None:
         """Raise `CosignError` if nothing explains what the ledger was charged, or if it lacks what is in sums."""
-        if self._studies is None:
-            return
-        running, ended = self._studies.studies_of(offered.silo)
-        summed: tuple[Cost, ...] = ()
-        if forgiven:
-            summed = cost_of([*running, *ended], self._studies.summed(offered.silo))
-            require_summed(offered, summed)
-        if last is not None:
-            require_explained(
-                offered,
-                last,
-                chargeable=[*chargeable(running, ended), *summed],  # a recovery may have charged them again
-                evidence=[] if evidence is None else self._coordinators(offered, evidence),
-                known=[Checkpoint.parse(one.checkpoint) for one in known],
-            )
+        require_believable(
+            offered,
+            last,
+            self._studies.studies_of(offered.silo),
+            lambda: self._studies.summed(offered.silo),
+            forgiven=forgiven,
+            evidence=[] if evidence is None else self._coordinators(offered, evidence),
+            known=[Checkpoint.parse(one.checkpoint) for one in known],
+        )
 
     def _coordinators(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
         """An earlier checkpoint of the same ledger, if the coordinator has signed it. Raises `CryptoError`."""

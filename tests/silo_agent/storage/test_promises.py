@@ -220,3 +220,25 @@ def test_the_first_refusal_of_a_sum_stays_and_is_of_its_attempt_and_tensor_alone
     promises.refuse(at(2), HEADS, Refusal("b" * 64, "west"))
     assert promises.refused(at(2), HEADS) == Refusal(LABEL, "")
     assert promises.refused(at(3), HEADS) is promises.refused(at(2), Tensor.ENCODER) is None
+
+
+def test_a_spoilt_sum_stays_among_those_that_its_silos_are_charged_for(promises):
+    """It counts as opened for ever, though its list binds nobody and another takes its place."""
+    others, fewer = ("north", "south", "west"), ("north", "west")
+    for tensor in (HEADS, Tensor.ENCODER):
+        promises.sign(at(2), tensor, others)
+    promises.renew(at(3), 2)
+    assert not promises.binding(at(3), HEADS)
+    promises.sign(at(3), HEADS, fewer)
+    assert set(promises.lists_of("south")) == {(at(2), Tensor.ENCODER), (at(2), HEADS)}
+    assert set(promises.lists_of("west")) == {(at(2), Tensor.ENCODER), (at(2), HEADS), (at(3), HEADS)}
+    promises.renew(at(4), 3)
+    promises.renew(at(4), 3)
+    assert set(promises.lists_of("west")) == {(at(2), Tensor.ENCODER), (at(2), HEADS), (at(3), HEADS)}
+
+
+def test_a_list_that_was_voided_before_a_spoilt_sum_was_never_opened(promises):
+    promises.sign(at(1), HEADS, ("north", "south"))
+    promises.close(at(2), HEADS, 1)
+    promises.renew(at(3), 2)
+    assert promises.lists_of("south") == []

@@ -26,6 +26,7 @@ from support.certificates import data_set_of
 from support.cosigners import signed, witnessed
 from support.studies import tiny_study
 from support.thefts import Consortium, charged, extended
+from support.unjudged import BelievingWitness
 
 AT = "2026-01-31T08:00:00+00:00"
 
@@ -52,7 +53,7 @@ def trust(authority):
 
 @pytest.fixture
 def witness(quick_path, credentials):
-    return Witness(quick_path, credentials["south"])
+    return BelievingWitness(quick_path, credentials["south"])
 
 
 def files(folder):
@@ -81,7 +82,7 @@ def test_it_keeps_it_before_it_signs(witness, north, credentials, monkeypatch):
 def test_who_goes_back_is_handed_the_last_one_also_by_a_new_process(witness, quick_path, credentials, north, older):
     latest = stated(north, 5)
     witness.cosign(latest)
-    again = Witness(quick_path, credentials["south"])
+    again = BelievingWitness(quick_path, credentials["south"])
     for back in (stated(north, older), stated(north, 7, branch="other")):
         assert again.cosign(back).stated == latest
     assert again.cosign(stated(north, 6)).stated.checkpoint == stated(north, 6).checkpoint
@@ -283,7 +284,7 @@ def test_a_hospital_that_claims_a_theft_refills_nothing_of_a_sum_that_this_silo_
 
 def test_what_version_06_kept_has_no_time_and_goes_on_binding(peer):
     old, ledger = peer.parties.old, charged(STUDY, [0, 1])
-    Witness(peer.folder, peer.parties.south).cosign(thefts.stated(old, ledger))
+    BelievingWitness(peer.folder, peer.parties.south).cosign(thefts.stated(old, ledger))
     StateFolder(peer.folder).witnessed_before("north").unlink()
     new = peer.revoke(D - timedelta(days=300))
     assert peer.cosign(new, ledger[:1]) == 2
