@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crypto.canonical import canonical
 from crypto.pki.certificates import Trust
-from crypto.secagg.survivors import signed
+from crypto.secagg.survivors import signers
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,7 @@ class Spoilt:
         `certificates` maps names to PEM, `signatures` names to DER. Signatures of others, and over other bytes, are
         ignored.
         """
-        message = self.to_sign()
-        return tuple(
-            name
-            for name in sorted(set(self.names))
-            if name in certificates
-            and name in signatures
-            and signed(trust, name, certificates[name], message, signatures[name])
-        )
+        return signers(self.names, self.to_sign(), certificates, signatures, trust)
 
 
 def needed(colluders: int) -> int:

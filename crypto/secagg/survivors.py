@@ -16,7 +16,7 @@ The silo's durable store makes sure that it signs one list per study, round and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from crypto.canonical import canonical
@@ -85,14 +85,28 @@ class SurvivorList:
         `certificates` maps the roster's names to PEM, `signatures` names to DER. A signature is ignored if its silo is
         no survivor, if there is no certificate for that silo, or if it is over other bytes.
         """
-        message = self.to_sign()
-        return tuple(
-            name
-            for name in self.names
-            if name in certificates
-            and name in signatures
-            and signed(trust, name, certificates[name], message, signatures[name])
-        )
+        return signers(self.names, self.to_sign(), certificates, signatures, trust)
+
+
+def signers(
+    names: Collection[str],
+    message: bytes,
+    certificates: Mapping[str, bytes],
+    signatures: Mapping[str, bytes],
+    trust: Trust,
+) -> tuple[str, ...]:
+    """Return those of `names` that signed this very message, sorted.
+
+    `certificates` maps names to PEM, `signatures` names to DER. What is missing, of others, or over other bytes is
+    ignored.
+    """
+    return tuple(
+        name
+        for name in sorted(set(names))
+        if name in certificates
+        and name in signatures
+        and signed(trust, name, certificates[name], message, signatures[name])
+    )
 
 
 def signed(trust: Trust, name: str, certificate_pem: bytes, message: bytes, signature: bytes) -> bool:

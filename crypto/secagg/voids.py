@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crypto.canonical import canonical
 from crypto.pki.certificates import Trust
-from crypto.secagg.survivors import signed
+from crypto.secagg.survivors import signers
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,4 @@ class Void:
         `certificates` maps names to PEM, `signatures` names to DER. Signatures of others, and over other bytes, are
         ignored.
         """
-        message = self.to_sign()
-        return tuple(
-            name
-            for name in sorted(set(silos))
-            if name in certificates
-            and name in signatures
-            and signed(trust, name, certificates[name], message, signatures[name])
-        )
+        return signers(silos, self.to_sign(), certificates, signatures, trust)

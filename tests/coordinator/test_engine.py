@@ -27,6 +27,7 @@ from policies.documents.study import Study
 from policies.refusals import Refused
 from protos import codec
 from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
+from support.clocks import Clock
 from support.contents import digest_of, listed
 from support.failing import failing_writes
 from support.rounds import confirm, member
@@ -40,16 +41,6 @@ SIGNED = {"content": "c" * 64, "vouch": b"signed"}
 DATABASE_FULL = OperationalError("UPDATE", {}, OSError("disk full"))
 STRIDE = 3
 """Of the writes that fail, one in so many is taken: all of them take a minute."""
-
-
-class Clock:
-    """Time that passes when told."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

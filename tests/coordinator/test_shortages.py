@@ -9,23 +9,16 @@ import structlog
 
 from coordinator.metrics import Metrics
 from coordinator.shortages import MACHINE, STEADY_SECONDS, WAITS, Shortages
+from support.clocks import Clock
 
 FULL = OSError(errno.ENOSPC, "No space left", "/spool")
 FILES = OSError(errno.EMFILE, "Too many open files", "/spool")
 STUDY = "5" * 64
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture

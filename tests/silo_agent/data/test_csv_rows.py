@@ -7,24 +7,10 @@ from hypothesis import strategies as st
 from silo_agent.data.cells import MAX_TEXT
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import Unfit
+from support.hostile_bytes import PIECES
 
 CELLS = st.lists(st.text(st.sampled_from('a,;" \x0b\x85\u2028\x00é'), max_size=5), min_size=2, max_size=4)
-PARTS = [
-    b'"',
-    b'"12',
-    b'12"',
-    b",",
-    b";",
-    b"\n",
-    b"\r",
-    b"\r\n",
-    b"\x00",
-    b"\x1a",
-    b"\xff",
-    b"\xe2\x82",
-    b"\xef\xbb\xbf",
-]
-PARTS += [b"a", b"1", b" ", b"\\", "\u2028\x85\x0b".encode(), b'"a""b"', b"x" * MAX_TEXT]
+PARTS = [*PIECES, b"a", b"1", b" ", b"\\", "\u2028\x85\x0b".encode(), b'"a""b"', b"x" * MAX_TEXT]
 HOSTILE = st.lists(st.integers(0, len(PARTS) - 1), max_size=8).map(lambda some: b"".join(PARTS[one] for one in some))
 
 

@@ -24,6 +24,7 @@ from silo_agent.data.images import Scale
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.snapshot import forget, read_begun, unpack
 from silo_agent.data.table import Written, name_of
+from support.hostile_bytes import PIECES
 from support.images import write_png
 from support.stores import Memory
 from support.tables import HEADER, make_schema, scans_schema
@@ -51,21 +52,7 @@ def require_alone(everybody, others, rows):
 
 # --- text -------------------------------------------------------------------------------------------------------------
 PARTS = [
-    b'"',
-    b'"12',
-    b'12"',
-    b",",
-    b";",
-    b"\n",
-    b"\r",
-    b"\r\n",
-    b"\x00",
-    b"\x1a",
-    b"\xff",
-    b"\xe2\x82",
-    b"\xef\xbb\xbf",
-]
-PARTS += [
+    *PIECES,
     b"\\",
     b"'",
     "\u2028\x85\x0b".encode(),
