@@ -7,7 +7,6 @@ from policies.documents.study import Study
 from silo_agent.data.records import Records
 from silo_agent.learning.evaluation.own_patients import warnings
 from silo_agent.learning.model import SharedModel
-from silo_agent.storage.warned import Warned, keep, kept
 from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study(model={"encoder": "raw", "hidden": [], "representation": 2}, encoder={"rounds": 0})
@@ -87,15 +86,3 @@ def test_a_study_of_more_classes_has_no_warning():
     study = Study.model_validate(document)
     rng = np.random.default_rng(5)
     assert warnings(SharedModel.start(study), cohort(rng, 90), cohort(rng, 90)) == ()
-
-
-def test_warnings_are_read_back_and_a_damaged_file_is_none(tmp_path):
-    path = tmp_path / "warnings.json"
-    assert kept(path) == ()
-    found = (Warned("reversed", None, 40, 0.31, None), Warned("worse", "b", 20, 0.7, 0.8))
-    keep(path, 2, found)
-    assert kept(path) == found
-    keep(path, 3, ())
-    assert kept(path) == ()
-    path.write_text('{"warnings": [{"kind": "worse"}]}')
-    assert kept(path) == ()
