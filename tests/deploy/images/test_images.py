@@ -25,7 +25,7 @@ TEMPLATES = sorted((DEPLOY / "chart" / "templates").glob("*.yaml"))
 VALUES = yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())
 COORDINATOR = {
     "role": "coordinator",
-    "image": "registry.example.org/fedward-coordinator:0.6.0",
+    "image": "registry.example.org/fedward-coordinator:0.7.0",
     "config": "coordinator.yaml",
     "homeClaim": "hub-home",
     "stateClaim": "hub-state",
