@@ -76,7 +76,7 @@ CONFIRMED = {
     Phase.ADOPT: Task.ADOPT,
 }
 """The task that all silos concerned must confirm before a phase ends."""
-JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.OPEN, Phase.ADOPT)
+JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.OPEN, Phase.RECOUNT, Phase.ADOPT)
 """The phases in which silos judge the same bytes. What one silo objects to there, others may object to as well, so all
 are heard before anything follows from it."""
 _MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()} | {Phase.JUDGE: Note.MODEL}
@@ -416,6 +416,18 @@ class Round:
         return ""
 
     @property
+    def concerned(self) -> tuple[str, ...]:
+        """Silos that have a part in a phase in which several act."""
+        match self.phase:
+            case Phase.CATCH_UP:
+                return self.behind
+            case Phase.JUDGE:
+                return self.judges
+            case Phase.RECOUNT:
+                return self.refusers
+        return self.present
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """Silos that have a task in this phase."""
         match self.phase:
@@ -426,10 +438,7 @@ class Round:
                 return (self.actor,)
             case Phase.WAIT | Phase.ADD | Phase.COMMITTED | Phase.ABORTED:
                 return ()
-        concerned = {Phase.CATCH_UP: self.behind, Phase.RECOUNT: self.refusers}.get(self.phase, self.present)
-        if self.phase is Phase.JUDGE:
-            concerned = self.judges
-        return tuple(name for name in concerned if name not in self.done)
+        return tuple(name for name in self.concerned if name not in self.done)
 
     @property
     def waiting_for(self) -> tuple[str, ...]:

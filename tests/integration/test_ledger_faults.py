@@ -20,7 +20,6 @@ import grpc
 import numpy as np
 import pytest
 
-from coordinator.cosigning import Cosigning as Hub
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.store import Store
 from crypto.pki.certificates import Trust
@@ -46,7 +45,7 @@ from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
 from support.studies import tiny_study
-from support.unjudged import BelievingWitness, approved
+from support.unjudged import BelievingHub, BelievingWitness, approved
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "16"))
@@ -91,7 +90,7 @@ def root():
 class Wire:
     """What the agent's client says to the coordinator, which asks the other hospital at once."""
 
-    def __init__(self, hub: Hub, witness: Witness, north) -> None:
+    def __init__(self, hub: BelievingHub, witness: Witness, north) -> None:
         self._hub, self._witness, self._north = hub, witness, north
 
     def cosigned(self):
@@ -157,7 +156,7 @@ class World:
         try:
             gate = Gate(self.party["north"], policy, self.ledger, state, Metrics(), require_approved=approved)
             try:
-                hub = Hub(Checkpoints(store.engine), self.party["hub"], self.trust)
+                hub = BelievingHub(Checkpoints(store.engine), self.party["hub"], self.trust)
                 witness = BelievingWitness(self.folder / "south", self.party["south"])
                 cosigning = Cosigning(Wire(hub, witness, self.party["north"]), gate)
                 cosigning.remember()
