@@ -17,6 +17,8 @@ FIVE = ("east", "north", "polar", "south", "west")
 LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
 PLAN = (Tensor.HEADS, Tensor.ENCODER)
 TOTAL = Part(SUM, "", 65536, SHA)
+ENOUGH = 100
+"""No phase is so many phases away."""
 CATCHING_UP = (Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE)
 
 
@@ -146,8 +148,10 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
         return step(state, Stopped("enough"), now)[0]
     if phase is Phase.WAIT:
         return step(state, Passed(), now=max(now, state.deadline))[0]
+    steps = 0
     while state.phase is not phase or state.cursor < cursor:
         assert state.phase not in OVER, state.why
+        assert (steps := steps + 1) < ENOUGH, f"the round never comes to {phase}"
         doubts = phase is Phase.JUDGE and state.phase is Phase.CATCH_UP
         refused = phase is Phase.RECOUNT and state.phase is Phase.OPEN and state.cursor == cursor
         events = wanted(state)
