@@ -18,7 +18,7 @@ from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
-from protos.messages import RINGS, SUM, Confirm, Note, Part, Task, Tensor, UploadHeader, Vouch, Work, note_slot
+from protos.messages import RINGS, SUM, Confirm, Note, Part, Task, Tensor, Upload, UploadHeader, Vouch, Work, note_slot
 
 TASKS = {
     Phase.OFFER: Task.DECIDE,
@@ -75,7 +75,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         survivors=round_.survivors if round_.phase in (*ADDED, Phase.RECOUNT) else (),
         signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
         void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
-        uploads=round_.given if round_.phase is Phase.RECOUNT else (),
+        uploads=_uploads(round_),
         spoilt=round_.spoilt if round_.phase is Phase.OFFER else None,
         vouches=_vouches(round_) if round_.phase is Phase.CATCH_UP else (),
         why=sentence(progress.script.name),
@@ -86,6 +86,13 @@ def _participants(round_: Round) -> tuple[str, ...]:
     if round_.phase is Phase.CHECK:
         return round_.present
     return round_.participants if round_.phase in (*SUMMING, Phase.RECOUNT) else ()
+
+
+def _uploads(round_: Round) -> tuple[Upload, ...]:
+    """Return what silos have signed, for those that judge it: their reveals, or what they contributed to a sum."""
+    if round_.phase is Phase.OPEN:
+        return round_.revealed
+    return round_.given if round_.phase is Phase.RECOUNT else ()
 
 
 def _vouches(round_: Round) -> tuple[Vouch, ...]:

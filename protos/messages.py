@@ -237,7 +237,7 @@ class Void(Message):
 
 @dataclass(frozen=True)
 class Upload(Message):
-    """One silo's upload of a tensor as the silo signed it, for silos that add the uploads again."""
+    """One silo's upload as the silo signed it: a tensor's, for silos that add again, or a reveal for a tensor."""
 
     part: Part
     signature: SignatureBytes
@@ -245,7 +245,7 @@ class Upload(Message):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.part.kind in RINGS, "upload.part", "is no upload of a tensor")
+        _require(self.part.kind in (*RINGS, Note.REVEAL), "upload.part", "is no upload for a tensor")
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,6 @@ class Work(Message):
             ("work.participants", self.participants, (*SUMMED, Task.CHECK)),
             ("work.survivors", self.survivors, ADDED),
             ("work.signatures", tuple(one.silo for one in self.signatures), (Task.REVEAL,)),
-            ("work.uploads", tuple(one.part.silo for one in self.uploads), (Task.RECOUNT,)),
         ):
             _require(bool(names) == (self.task in tasks), field, f"do not fit the task {self.task}")
             _require(names == tuple(sorted(set(names))), field, "are not in order, each once")
@@ -353,8 +352,18 @@ class Work(Message):
         _require(set(self.survivors) <= set(self.participants), "work.survivors", "are not all participants")
         signers = {one.silo for one in self.signatures}
         _require(signers <= set(self.survivors), "work.signatures", "are not all survivors'")
+        self._check_uploads()
+
+    def _check_uploads(self) -> None:
         givers = tuple(one.part.silo for one in self.uploads)
-        _require(not givers or givers == self.survivors, "work.uploads", "are not the survivors'")
+        reveals = [one.part.kind == Note.REVEAL for one in self.uploads]
+        _require(givers == tuple(sorted(set(givers))), "work.uploads", "are not in order, each once")
+        if self.task is Task.RECOUNT:
+            _require(givers == self.survivors and not any(reveals), "work.uploads", "are not the survivors'")
+        elif self.task is Task.OPEN:
+            _require(set(givers) <= set(self.survivors) and all(reveals), "work.uploads", "are not the survivors'")
+        else:
+            _require(not givers, "work.uploads", f"do not fit the task {self.task}")
 
 
 def note_slot(kind: str, tensor: Tensor | None) -> str:

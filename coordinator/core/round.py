@@ -69,7 +69,7 @@ from coordinator.core.state import (
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
-from protos.messages import RINGS, Confirm, Part, Signature, Upload, UploadHeader
+from protos.messages import RINGS, Confirm, Note, Part, Signature, Upload, UploadHeader
 
 NO_DATA: Final = "no_data"
 """The one refusal that does not end a silo's part: its hospital may give the data later."""
@@ -192,7 +192,11 @@ def _collected(state: Round, event: Uploaded, now: float) -> Outcome:
     if header.kind != wanted or header.tensor is not state.tensor or header.silo not in state.present:
         msg = f"the phase {state.phase} waits for the {wanted} of the present silos"
         raise OutOfTurnError(msg)
-    return (state, []) if header.silo in state.done else acted(_noted(state, header), header.silo, now)
+    if header.silo in state.done:
+        return state, []
+    if header.kind == Note.REVEAL:
+        state = _with_upload(state, event)
+    return acted(_noted(state, header), header.silo, now)
 
 
 def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
@@ -200,11 +204,18 @@ def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
     if header.kind not in RINGS or header.tensor is not state.tensor or header.silo not in state.present:
         msg = f"the phase {state.phase} gathers {state.tensor} from the participants"
         raise OutOfTurnError(msg)
-    if event.signature and header.silo not in state.done:
-        sent = Upload(Part(header.kind, header.silo, header.size, header.sha256), event.signature)
-        uploads = sorted((*state.uploads, sent), key=lambda one: one.part.silo)
-        state = replace(state, uploads=tuple(uploads))
+    if header.silo not in state.done:
+        state = _with_upload(state, event)
     return acted(state, header.silo, now)
+
+
+def _with_upload(state: Round, event: Uploaded) -> Round:
+    """Keep what a silo has signed of the current tensor, which others may have to judge."""
+    if not event.signature:
+        return state
+    header = event.header
+    sent = Upload(Part(header.kind, header.silo, header.size, header.sha256), event.signature)
+    return replace(state, uploads=tuple(sorted((*state.uploads, sent), key=lambda one: one.part.silo)))
 
 
 def _added(state: Round, event: Added, now: float) -> Outcome:

@@ -272,7 +272,7 @@ class Round:
     signatures: tuple[Signature, ...] = ()
     """The silos' signatures over the list of survivors."""
     uploads: tuple[Upload, ...] = ()
-    """What the participants have uploaded of the current tensor, as they signed it."""
+    """What the participants have uploaded and revealed of the current tensor, as they signed it."""
     refusers: tuple[str, ...] = ()
     """The silos that refused the current sum, and are asked to add the uploads again."""
     stated: tuple[Stated, ...] = ()
@@ -389,8 +389,15 @@ class Round:
     @property
     def given(self) -> tuple[Upload, ...]:
         """The uploads of all survivors, in order of name; empty if the signature of one is not known."""
-        given = tuple(one for one in self.uploads if one.part.silo in self.survivors)
+        sent = [one for one in self.uploads if one.part.kind != Note.REVEAL]
+        given = tuple(one for one in sent if one.part.silo in self.survivors)
         return given if tuple(one.part.silo for one in given) == self.survivors else ()
+
+    @property
+    def revealed(self) -> tuple[Upload, ...]:
+        """What the survivors have revealed for the current tensor, in order of name, as far as they have signed it."""
+        sent = [one for one in self.uploads if one.part.kind == Note.REVEAL]
+        return tuple(one for one in sent if one.part.silo in self.survivors)
 
     def statement(self, culprit: str) -> Statement:
         """Return what a silo states that refused the current sum."""

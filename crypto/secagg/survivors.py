@@ -12,6 +12,9 @@ shown. Three facts follow (docs/design/sums.md, "Thresholds"):
 3. Of the secret on the other side of that list, at most t < T shares come out.
 
 The silo's durable store makes sure that it signs one list per study, round and tensor, until `voids` close that list.
+
+Whoever signs a list also signs which shares notes it holds. So all that reveal for a list hold the same notes, and a
+reveal that is of no use lies at who made it (docs/design/sums.md, "Spoilt sums").
 """
 
 from __future__ import annotations
@@ -67,6 +70,8 @@ class SurvivorList:
     attempt: AttemptRef
     tensor: str
     names: tuple[str, ...]
+    notes: str
+    """Digest of the participants' shares notes as the signer holds them (`unmasking.notes_digest`)."""
 
     def __post_init__(self) -> None:
         if len(self.names) < _MIN_SILOS or list(self.names) != sorted(set(self.names)):
@@ -74,8 +79,8 @@ class SurvivorList:
             raise RosterRefused(msg)
 
     def to_sign(self) -> bytes:
-        """Return the bytes that a silo signs: attempt, tensor and names."""
-        return canonical("survivors", self.attempt.canonical(), self.tensor, *self.names)
+        """Return the bytes that a silo signs: attempt, tensor, shares notes and names."""
+        return canonical("survivors", self.attempt.canonical(), self.tensor, self.notes, *self.names)
 
     def signed_by(
         self, certificates: Mapping[str, bytes], signatures: Mapping[str, bytes], trust: Trust

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -221,6 +221,19 @@ def require_same_keys(bundles: Mapping[str, Bundle], me: str, dealer: str) -> No
         raise RecoveryRefused(msg, "" if dealt is None else dealer)
 
 
+def notes_digest(bundles: Mapping[str, Bundle], participants: Iterable[str]) -> str:
+    """Return one digest of the participants' shares notes, lowercase hex: whoever holds other notes has another.
+
+    Raises `RecoveryRefused` if a participant's note is missing.
+    """
+    names = sorted(set(participants))
+    if missing := [name for name in names if name not in bundles]:
+        msg = f"the shares notes of {', '.join(missing)} are missing; begin a new attempt"
+        raise RecoveryRefused(msg)
+    named = canonical("shares notes", *(part for name in names for part in (name, bundles[name].digest)))
+    return hashlib.sha256(named).hexdigest()
+
+
 def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
     bundles: Mapping[str, Bundle],
     survivors: SurvivorList,
@@ -241,7 +254,7 @@ def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
         msg = "this silo's upload is not in the sum, so it reveals nothing; wait for the next round"
         raise RecoveryRefused(msg)
     shares = [bundle.shares[_spot(bundle, survivors)] for bundle in held]
-    context = _reveal_context(held, survivors, me)
+    context = _reveal_context(survivors, me)
     plain = b"".join([*shares, credential.sign(_reveal_message(context, shares))])
     return seal_under(derive(keys.group, context), plain, context, entropy)
 
@@ -255,14 +268,18 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     keys: GroupKeys,
     threshold: int,
     trust: Trust,
+    answerable: Collection[str] = (),
 ) -> Recovered:
     """Combine the shares that survivors revealed (`blobs`: sender -> note) into the masks that lie on their sum.
 
     `roster` must be verified. A note that cannot be used is ignored, and the result names its sender; the rest of the
-    result does not depend on which notes were ignored. Raises `RecoveryRefused` without a culprit if fewer than
-    `threshold` notes are left or the arguments do not fit each other. Raises it with the dealer as culprit if the
-    dealer's shares do not combine to the secret that it committed to, or its deposit does not hold the seeds that it
-    committed to.
+    result does not depend on which notes were ignored. `answerable` are the senders that signed these very bytes as
+    their notes. Raises `RecoveryRefused`:
+
+    - without a culprit, if the arguments do not fit each other;
+    - if fewer than `threshold` notes are left; its culprit is the first sender that is answerable for an ignored note;
+    - with the dealer as culprit, if the dealer's shares do not combine to the secret that it committed to, or its
+      deposit does not hold the seeds that it committed to.
     """
     held = _held(bundles, survivors, participants)
     revealed: dict[int, list[bytes]] = {}
@@ -279,7 +296,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
             f"{len(revealed)} of the {threshold} reveals that the sum needs can be used (ignored:"
             f" {', '.join(ignored) or 'none'}); wait for more reveals, or begin a new attempt"
         )
-        raise RecoveryRefused(msg)
+        raise RecoveryRefused(msg, next((name for name in ignored if name in answerable), ""))
     own: dict[str, bytes] = {}
     dropped: dict[str, dict[str, bytes]] = {}
     for at, bundle in enumerate(held):
@@ -305,7 +322,8 @@ def _held(bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: 
     names = sorted(set(participants))
     held = [bundles[name] for name in names if name in bundles]
     fits = [bundle.attempt == survivors.attempt and survivors.tensor in bundle.deposits for bundle in held]
-    if not set(survivors.names) <= set(names) or [bundle.owner for bundle in held] != names or not all(fits):
+    complete = set(survivors.names) <= set(names) and [bundle.owner for bundle in held] == names and all(fits)
+    if not complete or survivors.notes != notes_digest(bundles, names):
         msg = "survivors, participants and their shares notes do not belong to one attempt; begin a new attempt"
         raise RecoveryRefused(msg)
     return held
@@ -331,7 +349,7 @@ def _open_reveal(
     trust: Trust,
 ) -> list[bytes]:
     """Return a share for each bundle. Raises `CryptoError` if the note is wrong or its sender no survivor."""
-    entry, context, end = roster.entry(sender), _reveal_context(held, survivors, sender), SHARE_BYTES * len(held)
+    entry, context, end = roster.entry(sender), _reveal_context(survivors, sender), SHARE_BYTES * len(held)
     plain = open_under(derive(keys.group, context), blob, context, "reveal")
     if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
         msg = f"the reveal of {sender!r} has a wrong length, or the silo is no survivor; its shares cannot be used"
@@ -399,9 +417,9 @@ def _bundle_message(attempt: AttemptRef, owner: str, tensors: Sequence[str], thr
     return canonical("shares note", attempt.canonical(), owner, threshold, body, *tensors)
 
 
-def _reveal_context(held: Sequence[Bundle], survivors: SurvivorList, sender: str) -> bytes:
-    """Bind a reveal to list, sender and the participants' notes. A silo that holds another note reveals other bytes."""
-    return canonical("reveal", survivors.to_sign(), sender, *(part for b in held for part in (b.owner, b.digest)))
+def _reveal_context(survivors: SurvivorList, sender: str) -> bytes:
+    """Bind a reveal to sender and list, and so to the participants' notes, which the list names by their digest."""
+    return canonical("reveal", survivors.to_sign(), sender)
 
 
 def _reveal_message(context: bytes, shares: Sequence[bytes]) -> bytes:

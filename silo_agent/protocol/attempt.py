@@ -16,11 +16,11 @@ from crypto.secagg.labels import Label
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList, threshold
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import Bundle, notes_digest
 from crypto.secagg.voids import Void
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
-from protos.messages import Note, Place, Tensor, Work
+from protos.messages import Note, Place, Tensor, Upload, UploadHeader, Work
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Order
 from silo_agent.learning.learner import Learner
@@ -100,8 +100,15 @@ class Attempt:
 
     @property
     def survivor_list(self) -> SurvivorList:
-        """The list of the survivors, in the form that is signed. Raises `CryptoError`."""
-        return SurvivorList(self.membership.attempt(self.place), str(self.tensor), self.survivors)
+        """The list of the survivors, in the form that is signed, once `bundles` are read. Raises `CryptoError`."""
+        notes = notes_digest(self.bundles, self.participants)
+        return SurvivorList(self.membership.attempt(self.place), str(self.tensor), self.survivors, notes)
+
+    def has_signed(self, upload: Upload, values: int = 0) -> bool:
+        """Whether a silo has signed these bytes as its upload for the current tensor: of so many values, or a note."""
+        part = upload.part
+        header = UploadHeader(self.place, part.kind, self.tensor, part.silo, values, part.size, part.sha256)
+        return self.membership.signed(part.silo, header.canonical(), upload.signature)
 
     @property
     def threshold(self) -> int:

@@ -6,7 +6,7 @@ anything that depends on them leaves. If this silo greets, deals or shares again
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -214,10 +214,14 @@ class Membership:
         *,
         participants: Sequence[str],
         threshold: int,
+        answerable: Collection[str] = (),
     ) -> Unmasking:
-        """What still masks the survivors' sum, computed from the revealed shares. Raises `RecoveryRefused`."""
+        """What still masks the survivors' sum, computed from the revealed shares.
+
+        Raises `RecoveryRefused`. If too few notes are of use, it names one of the silos that are answerable for theirs.
+        """
         recovered = read_reveals(
-            notes, bundles, survivors, participants, self.roster, self.keys, threshold, self._trust
+            notes, bundles, survivors, participants, self.roster, self.keys, threshold, self._trust, answerable
         )
         if recovered.ignored:
             log.warning("reveals of no use", silos=recovered.ignored, round=survivors.attempt.round)

@@ -16,7 +16,7 @@ from crypto.secagg.spoilt import Spoilt, needed
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.chunks import ChunkHasher
-from protos.messages import Place, Tensor, UploadHeader
+from protos.messages import Place, Tensor
 from protos.messages import Spoilt as HandedSpoilt
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.mail import Mail
@@ -37,9 +37,7 @@ def recount(attempt: Attempt, mail: Mail, refusal: Refusal) -> None:
     size = ring_of(release.ring).content_size(values)
     for upload in attempt.work.uploads:
         part = upload.part
-        header = UploadHeader(attempt.place, part.kind, tensor, part.silo, values, part.size, part.sha256)
-        genuine = attempt.membership.signed(part.silo, header.canonical(), upload.signature)
-        if (part.kind, part.size) != (release.ring, size) or not genuine:
+        if (part.kind, part.size) != (release.ring, size) or not attempt.has_signed(upload, values):
             msg = f"the coordinator shows no upload of {tensor} that {part.silo} has signed for this attempt"
             raise OpeningRefused(msg)
     total = ChunkHasher()

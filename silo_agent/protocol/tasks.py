@@ -245,10 +245,12 @@ class Tasks:
             raise OutOfTurnError(msg)
         _require_whole(attempt, survivors)
         self._gate.decide(attempt.study, attempt.place, roster_size=len(survivors))
+        self._bundles(attempt)
         self._state.promises.sign(attempt.place, tensor, survivors)
 
     def _reveal(self, attempt: Attempt) -> None:
         """Reveal this silo's shares, but only if enough silos have signed the same list as this silo."""
+        bundles = self._bundles(attempt)
         survivors, needed = attempt.survivor_list, attempt.threshold
         signatures = {signature.silo: signature.signature for signature in attempt.work.signatures}
         signers = attempt.membership.signers(survivors, signatures)
@@ -257,7 +259,6 @@ class Tasks:
             raise OpeningRefused(msg)
         path = self._mail.note_path(attempt.place, Note.REVEAL, attempt.work.tensor)
         if not path.exists():
-            bundles = self._bundles(attempt)
             self._state.promises.reveal(attempt.place, attempt.tensor)
             write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants))
 
@@ -283,6 +284,8 @@ class Tasks:
     def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
         tensor, place = attempt.tensor, attempt.place
         notes, bundles = self._mail.fetch_notes(attempt.work, place, Note.REVEAL, tensor), self._bundles(attempt)
+        offered = [one for one in attempt.work.uploads if one.part in attempt.work.parts]
+        answerable = [one.part.silo for one in offered if attempt.has_signed(one)]
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
@@ -293,6 +296,7 @@ class Tasks:
                 attempt.survivor_list,
                 participants=attempt.participants,
                 threshold=attempt.threshold,
+                answerable=answerable,
             )
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 

@@ -16,7 +16,7 @@ from crypto.secagg.labels import Label
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import read_reveals
+from crypto.secagg.unmasking import notes_digest, read_reveals
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
@@ -151,7 +151,7 @@ def summed(coordinator, silos, attempt, names, signers):
         coordinator.ask(name, coordinator.work(Task.SIGN, place, roster, tensor))
         coordinator.signatures[name] = coordinator.said(name).signature
     mine = silos[signers[0]].running.attempt(coordinator.work(Task.REVEAL, place, roster, tensor), place)
-    lie = SurvivorList(mine.membership.attempt(place), "counts", names)
+    lie = SurvivorList(mine.membership.attempt(place), "counts", names, notes_digest(mine.bundles, names))
     coordinator.signatures[COLLUDER] = coordinator.clients[COLLUDER].sign(lie.to_sign())
     asked = coordinator.work(Task.REVEAL, place, roster, tensor)
     notes = {}

@@ -14,7 +14,7 @@ from crypto.errors import RecoveryRefused
 from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.unmasking import _shares_key
 from policies.plan import quorum
-from protos.messages import Tensor
+from protos.messages import Note, Tensor
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 
@@ -157,6 +157,26 @@ def test_a_coordinator_that_changes_a_sum_has_no_member_named(among):
     assert (progress.life, progress.spoilt) == (Life.FINISHED, ())
     said = {one.explanation for silo in run.federation.silos.values() for one in silo.disputes}
     assert "the coordinator's sum of counts is not the sum of the uploads that the silos in it have signed" in said
+
+
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_who_reveals_nothing_of_use_where_all_must_reveal_is_named_by_what_it_has_signed(among, mode):
+    run = among(4, 2, [CEDAR], mode=mode)  # all four must reveal
+    run.federation.silos[CEDAR].bends = lambda header, note: bytes(len(note)) if header.kind == Note.REVEAL else note
+    progress = run.to_its_end()
+    assert progress.life is Life.ENDED  # three are too few for this study
+    (left,) = [one for one in progress.silos if one.why]
+    assert left.name == CEDAR
+    assert "what cedar has signed spoilt the sum of counts" in left.why
+
+
+@pytest.mark.slow
+def test_a_reveal_of_no_use_changes_nothing_where_the_others_suffice(among):
+    run = among(5, 1, [ELM])
+    run.federation.silos[ELM].bends = lambda header, note: bytes(len(note)) if header.kind == Note.REVEAL else note
+    progress = run.to_its_end()
+    assert (progress.life, progress.spoilt) == (Life.FINISHED, ())
+    assert not any(one.why for one in progress.silos)
 
 
 # --- complaints -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from crypto.rings.rings import IntegerRing, Kind, ckks_public, ring_of
 from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks, Term, Unmasking, _group_stream, _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList, threshold
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import Bundle, notes_digest
 from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from protos.messages import Note, Place, Task, Tensor, Work, note_slot
@@ -82,7 +82,12 @@ class Attacker:
         return self.session.within(work.roster).unmasking(
             {name: self._seen[place, slot, name] for name in work.survivors if (place, slot, name) in self._seen},
             self.bundles(tensor),
-            SurvivorList(self.session.within(work.roster).attempt(place), tensor, work.survivors),
+            SurvivorList(
+                self.session.within(work.roster).attempt(place),
+                tensor,
+                work.survivors,
+                notes_digest(self.bundles(tensor), work.participants),
+            ),
             participants=work.participants,
             threshold=self._threshold(work),
         )

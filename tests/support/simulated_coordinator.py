@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import grpc
 import numpy as np
@@ -34,6 +35,7 @@ from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
 from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
+from crypto.canonical import canonical
 from crypto.errors import FrameError
 from crypto.pki.certificates import Credential
 from crypto.rings.rings import ring_of
@@ -223,7 +225,11 @@ class SimulatedCoordinator:
         round_, study = self.round, self.study.digest
         entries = (RosterEntry(m.silo, m.certificate_pem, m.public_key, m.kem_key, m.signature) for m in round_.members)
         attempt = AttemptRef(study, Roster(study, tuple(entries)).digest, round_.place.round, round_.place.attempt)
-        return SurvivorList(attempt, str(round_.tensor), survivors)
+        notes = [sha256(self.content[round_.place, "note-shares", name]).digest() for name in round_.participants]
+        named = canonical(
+            "shares notes", *(part for pair in zip(round_.participants, notes, strict=True) for part in pair)
+        )
+        return SurvivorList(attempt, str(round_.tensor), survivors, sha256(named).hexdigest())
 
     def _round(self, place: Place) -> Round:
         if self.progress.life not in LIVE or self.round.place != place:

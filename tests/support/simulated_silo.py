@@ -122,7 +122,8 @@ class _Client:
         self.silo.witness.sent(header, data)
         if header.kind in RINGS and self.silo.spoils(header):
             data = add_up(header.kind, [data, data])  # right residues of no meaning
-            header = replace(header, sha256=digest_of(data))
+        data = self.silo.bends(header, data)
+        header = replace(header, size=len(data), sha256=digest_of(data))
         signature = self.sign(header.canonical())
         self._send(lambda: self.silo.coordinator.upload(header, data, signature))
 
@@ -277,6 +278,8 @@ class SimulatedSilo:
     """Its hospital takes no further part: from now on it refuses every offer."""
     spoils: Callable[[UploadHeader], bool] = lambda _: False
     """Whether it is hostile, and puts residues of no meaning in the place of its contribution."""
+    bends: Callable[[UploadHeader, bytes], bytes] = lambda _, content: content
+    """What it uploads in the place of a note, if it is hostile."""
     deals: Callable[[str, bytes], bytes] = lambda _, box: box
     """What it makes of the sealed shares for a holder, if it is hostile."""
     accuses: Callable[[Membership, Place], RecoveryRefused | None] = lambda *_: None

@@ -255,11 +255,12 @@ def check_agreement(v, given):
         )
     seed = keys.pair_seed(bytes.fromhex(pair["secrets"][pair["first"]]), v["attempt"], v["tensor"])
     same(seed, v["seed"], "the pair seed")
-    names = v["survivors"]["names"]
-    same(keys.survivors_bytes(v["attempt"], v["tensor"], names), v["survivors"]["bytes"], "the survivors' bytes")
+    names, notes = v["survivors"]["names"], {name: bytes.fromhex(of) for name, of in v["survivors"]["notes"].items()}
+    signed = keys.survivors_bytes(v["attempt"], v["tensor"], names, notes)
+    same(signed, v["survivors"]["bytes"], "the survivors' bytes")
     for case in v["refused"]:
         if "survivors" in case:
-            refuses(case, keys.survivors_bytes, v["attempt"], v["tensor"], case["survivors"])
+            refuses(case, keys.survivors_bytes, v["attempt"], v["tensor"], case["survivors"], notes)
         elif "public" in case:
             public = bytes.fromhex(case["public"])
             refuses(case, keys.pair_secret, roster, pair, privates[pair["first"]], public, shared)

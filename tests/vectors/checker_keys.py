@@ -132,10 +132,16 @@ def pair_seed(secret, attempt, tensor):
     return derive(secret, canonical("pair seed", attempt_bytes(attempt), tensor))
 
 
-def survivors_bytes(attempt, tensor, names):
-    """What survivors sign: canonical("survivors", attempt, tensor, names); two or more, sorted, each once."""
+def notes_digest(notes):
+    """SHA-256 of canonical("shares notes", then of each participant in order its name and its note's SHA-256)."""
+    named = [part for name in sorted(notes) for part in (name, notes[name])]
+    return hashlib.sha256(canonical("shares notes", *named)).hexdigest()
+
+
+def survivors_bytes(attempt, tensor, names, notes):
+    """What survivors sign: canonical("survivors", attempt, tensor, notes' digest, names); two or more, sorted, once."""
     require(len(names) >= 2 and names == sorted(set(names)), "survivors")
-    return canonical("survivors", attempt_bytes(attempt), tensor, *names)
+    return canonical("survivors", attempt_bytes(attempt), tensor, notes_digest(notes), *names)
 
 
 FIELD = (1 << 256) + 297

@@ -29,6 +29,7 @@ from crypto.secagg.agreement import EphemeralKey, KeyOffer, Roster, RosterEntry
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest
 from crypto.secagg.survivors import SurvivorList
+from crypto.secagg.unmasking import Bundle
 from crypto.stream import KeyStream, derive
 from protos.chunks import ChunkList
 from tests.vectors import refusals
@@ -308,7 +309,9 @@ def agreement_file(given):
     ends = {me: pair_secret(me, shared.entry(other), kem_ciphertext(given)) for me, other in (PAIR, PAIR[::-1])}
     secret = ends[PAIR[0]]
     attempt = replace(ATTEMPT, roster=shared.digest)
-    survivors = SurvivorList(attempt, LABEL.tensor, SURVIVORS)
+    notes = {name: drawn(f"shares note {name}") for name in SURVIVORS}
+    held = {name: Bundle(name, attempt, note, {}, {}, {}, {}) for name, note in notes.items()}
+    survivors = SurvivorList(attempt, LABEL.tensor, SURVIVORS, unmasking.notes_digest(held, SURVIVORS))
     entries = [
         {key: value if key == "name" else value.decode() if key == "certificate" else value.hex() for key, value in of}
         for of in (
@@ -324,7 +327,11 @@ def agreement_file(given):
         "attempt": asdict(attempt),
         "tensor": LABEL.tensor,
         "seed": unmasking.pair_seed(secret, attempt, LABEL.tensor).hex(),
-        "survivors": {"names": SURVIVORS, "bytes": survivors.to_sign().hex()},
+        "survivors": {
+            "names": SURVIVORS,
+            "notes": {name: note.hex() for name, note in notes.items()},
+            "bytes": survivors.to_sign().hex(),
+        },
         "refused": refusals.agreement(),
     }
 

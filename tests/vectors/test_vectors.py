@@ -312,7 +312,7 @@ def test_keys_that_agree_on_nothing(case):
 @refused("agreement", lambda case: case["reason"] == "survivors")
 def test_survivors_that_are_none(case):
     with refusing(case):
-        SurvivorList(attempt.ATTEMPT, attempt.LABEL.tensor, tuple(case["survivors"]))
+        SurvivorList(attempt.ATTEMPT, attempt.LABEL.tensor, tuple(case["survivors"]), "")
 
 
 def dealt():
@@ -321,7 +321,7 @@ def dealt():
     spot = (attempt.LABEL.tensor, case["dealing"]["part"])
     commitments = {spot: {name: bytes.fromhex(value) for name, value in case["commitments"].items()}}
     bundle = Bundle("elm", attempt.ATTEMPT, b"", {}, commitments, {}, {attempt.LABEL.tensor: b""})
-    return case, bundle, SurvivorList(attempt.ATTEMPT, attempt.LABEL.tensor, ("ash", "elm"))
+    return case, bundle, SurvivorList(attempt.ATTEMPT, attempt.LABEL.tensor, ("ash", "elm"), "")
 
 
 @refused("shamir")

@@ -15,6 +15,7 @@ from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
 
 ATTEMPT = AttemptRef("5" * 64, "a" * 64, 3, 1)
 NAMES = ("north", "south", "west")
+NOTES = "a" * 64
 
 
 @pytest.fixture
@@ -60,14 +61,15 @@ def test_thresholds_of_common_rosters():
 
 
 def test_every_field_changes_what_is_signed():
-    survivors = SurvivorList(ATTEMPT, "heads", NAMES)
-    others = [dataclasses.replace(survivors, tensor="head"), dataclasses.replace(survivors, names=NAMES[:2])]
+    survivors = SurvivorList(ATTEMPT, "heads", NAMES, NOTES)
+    changes = ({"tensor": "head"}, {"names": NAMES[:2]}, {"notes": "b" * 64})
+    others = [dataclasses.replace(survivors, **change) for change in changes]
     others += [
-        SurvivorList(dataclasses.replace(ATTEMPT, **change), "heads", NAMES)
+        SurvivorList(dataclasses.replace(ATTEMPT, **change), "heads", NAMES, NOTES)
         for change in ({"study": "6"}, {"roster": "b"}, {"round": 4}, {"attempt": 2})
     ]
-    assert len({survivors.to_sign(), *(other.to_sign() for other in others)}) == 7
-    assert survivors.to_sign() == SurvivorList(ATTEMPT, "heads", NAMES).to_sign()
+    assert len({survivors.to_sign(), *(other.to_sign() for other in others)}) == 8
+    assert survivors.to_sign() == SurvivorList(ATTEMPT, "heads", NAMES, NOTES).to_sign()
     for held, field in ((survivors, "names"), (ATTEMPT, "study")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(held, field, ())
@@ -80,15 +82,15 @@ def test_every_field_changes_what_is_signed():
 )
 def test_survivors_are_sorted_and_two_or_more(names):
     with pytest.raises(RosterRefused, match="two or more silos, sorted"):
-        SurvivorList(ATTEMPT, "heads", names)
+        SurvivorList(ATTEMPT, "heads", names, NOTES)
 
 
 def test_only_survivors_who_signed_this_very_list_count(silos, coordinator, foreign, trust):
-    survivors = SurvivorList(ATTEMPT, "heads", ("north", "south"))
+    survivors = SurvivorList(ATTEMPT, "heads", ("north", "south"), NOTES)
     certificates = {name: credential.certificate_pem for name, credential in silos.items()}
     signed = {name: credential.sign(survivors.to_sign()) for name, credential in silos.items()}
     assert survivors.signed_by(certificates, signed, trust) == ("north", "south")
-    other = SurvivorList(ATTEMPT, "heads", NAMES)
+    other = SurvivorList(ATTEMPT, "heads", NAMES, NOTES)
     for wrong in (b"", signed["south"], silos["north"].sign(other.to_sign()), signed["north"] + b"x"):
         assert survivors.signed_by(certificates, {**signed, "north": wrong}, trust) == ("south",)
     for pem in (b"", certificates["south"], coordinator.certificate_pem, foreign("north").certificate_pem):

@@ -22,6 +22,7 @@ from crypto.secagg.unmasking import (
     AttemptSecrets,
     make_bundle,
     make_reveal,
+    notes_digest,
     pair_seed,
     read_bundle,
     read_reveals,
@@ -68,8 +69,9 @@ class Consortium:
     def liar(self, blob, owner, holder, key):
         return liar(blob, owner, holder, key, self.attempt, TENSORS, self.names)
 
-    def list(self, *names, tensor=TENSOR):
-        return SurvivorList(self.attempt, tensor, tuple(sorted(names)))
+    def list(self, *names, tensor=TENSOR, participants=None, bundles=None):
+        notes = notes_digest(bundles or self.held[names[0]], participants or self.names)
+        return SurvivorList(self.attempt, tensor, tuple(sorted(names)), notes)
 
     def reveal(self, me, survivors, participants=None, **change):
         of = {"bundles": self.held[me], "keys": KEYS, "credential": self.credentials[me], **change}
@@ -83,7 +85,15 @@ class Consortium:
         of = {"bundles": self.held[me or survivors.names[0]], "keys": KEYS, "threshold": self.needed, **change}
         everybody = participants or self.names
         return read_reveals(
-            blobs, of["bundles"], survivors, everybody, self.roster, of["keys"], of["threshold"], self.trust
+            blobs,
+            of["bundles"],
+            survivors,
+            everybody,
+            self.roster,
+            of["keys"],
+            of["threshold"],
+            self.trust,
+            of.get("answerable", ()),
         )
 
 
@@ -131,7 +141,7 @@ def test_ten_silos_lose_any_three_at_any_step(ten, data):
     lost = data.draw(st.lists(st.sampled_from(TEN), min_size=3, max_size=3, unique=True))
     steps = {name: data.draw(st.sampled_from(("share", "upload", "reveal")), name) for name in lost}
     participants = [name for name in TEN if steps.get(name) != "share"]
-    survivors = ten.list(*(name for name in participants if steps.get(name) != "upload"))
+    survivors = ten.list(*(name for name in participants if steps.get(name) != "upload"), participants=participants)
     alive = [name for name in TEN if name not in lost]
     blobs = {name: ten.reveal(name, survivors, participants) for name in alive}
     results = [ten.recover(blobs, survivors, participants, me=me) for me in alive]
@@ -406,21 +416,28 @@ def test_a_silo_that_is_no_survivor_reveals_nothing(trio):
 
 def test_survivors_participants_and_notes_belong_together(trio):
     survivors = trio.list("north", "south")
-    fewer = {name: trio.held["north"][name] for name in ("north", "south")}
     swapped = {**trio.held["north"], "west": trio.held["north"]["south"]}
+    second = {**trio.held["north"], "west": trio.read(trio.make("west"), "west", "north")}
     later = dataclasses.replace(trio.attempt, attempt=2)
     for change, listed, participants in (
-        ({"bundles": fewer}, survivors, THREE),
         ({"bundles": swapped}, survivors, THREE),
-        ({}, survivors, ("north", "west")),
-        ({}, SurvivorList(later, TENSOR, ("north", "south")), THREE),
-        ({}, SurvivorList(trio.attempt, "counts", ("north", "south")), THREE),
+        ({"bundles": second}, survivors, THREE),
+        ({}, survivors, ("north", "south")),
+        ({}, trio.list("north", "south", participants=("north", "west")), ("north", "west")),
+        ({}, dataclasses.replace(survivors, attempt=later), THREE),
+        ({}, dataclasses.replace(survivors, tensor="counts"), THREE),
+        ({}, dataclasses.replace(survivors, notes=""), THREE),
     ):
         with pytest.raises(RecoveryRefused, match="do not belong to one attempt") as refused:
             trio.reveal("north", listed, participants, **change)
         assert refused.value.culprit == ""
         with pytest.raises(RecoveryRefused, match="do not belong to one attempt"):
             trio.recover({}, listed, participants, **change)
+    fewer = {name: trio.held["north"][name] for name in ("north", "south")}
+    with pytest.raises(RecoveryRefused, match="do not belong to one attempt"):
+        trio.reveal("north", survivors, THREE, bundles=fewer)
+    with pytest.raises(RecoveryRefused, match="the shares notes of west are missing"):
+        trio.list("north", bundles=fewer)
 
 
 def test_a_reveal_for_another_list_tensor_attempt_or_sender_is_ignored_by_name(ten, silos):
@@ -436,7 +453,8 @@ def test_a_reveal_for_another_list_tensor_attempt_or_sender_is_ignored_by_name(t
     assert ten.recover(swapped, survivors).ignored == ("silo-2", "silo-3")
     guests = {**blobs, "silo-9": blobs["silo-0"], "hub": blobs["silo-0"], "silo-4": b""}
     assert ten.recover(guests, survivors).ignored == ("hub", "silo-4", "silo-9")
-    fewer = {**blobs, "silo-5": ten.reveal("silo-5", survivors, TEN[:9])}
+    among_nine = ten.list(*TEN[:9], participants=TEN[:9])
+    fewer = {**blobs, "silo-5": ten.reveal("silo-5", among_nine, TEN[:9])}
     assert ten.recover(fewer, survivors).ignored == ("silo-5",)
     stranger = dataclasses.replace(KEYS, group=b"h" * 32)
     others = {**blobs, "silo-6": ten.reveal("silo-6", survivors, keys=stranger)}
@@ -449,27 +467,29 @@ def test_who_was_dealt_another_note_cannot_be_combined_with(trio):
     second = trio.make("west")
     survivors = trio.list("north", "south", "west")
     blobs = trio.reveals(survivors)
-    blobs["south"] = trio.reveal(
-        "south", survivors, bundles={**trio.held["south"], "west": trio.read(second, "west", "south")}
-    )
+    others = {**trio.held["south"], "west": trio.read(second, "west", "south")}
+    unlike = trio.list(*survivors.names, bundles=others)
+    blobs["south"] = trio.reveal("south", unlike, bundles=others)
     assert trio.recover(blobs, survivors).ignored == ("south",)
     # Even where the shares are the same.
-    other = dataclasses.replace(trio.held["south"]["west"], digest=trio.read(second, "west", "south").digest)
-    blobs["south"] = trio.reveal("south", survivors, bundles={**trio.held["south"], "west": other})
+    other = dataclasses.replace(trio.held["south"]["west"], digest=others["west"].digest)
+    blobs["south"] = trio.reveal("south", unlike, bundles={**trio.held["south"], "west": other})
     assert trio.recover(blobs, survivors).ignored == ("south",)
+    # So one of the two signs a list that the other's signature does not count for.
+    assert unlike.to_sign() != survivors.to_sign()
 
 
 def test_a_reveal_is_bound_to_all_that_it_is_for(trio):
-    held = [trio.held["north"][name] for name in THREE]
-    later = SurvivorList(dataclasses.replace(trio.attempt, attempt=2), TENSOR, ("north", "south"))
+    later = dataclasses.replace(trio.list("north", "south"), attempt=dataclasses.replace(trio.attempt, attempt=2))
+    other = {**trio.held["north"], "west": dataclasses.replace(trio.held["north"]["west"], digest=b"")}
     contexts = {
-        unmasking._reveal_context(held, trio.list("north", "south"), "north"),
-        unmasking._reveal_context(held, trio.list("north", "south"), "south"),
-        unmasking._reveal_context(held, trio.list(*THREE), "north"),
-        unmasking._reveal_context(held, trio.list("north", "south", tensor="heads"), "north"),
-        unmasking._reveal_context(held, later, "north"),
-        unmasking._reveal_context(held[:2], trio.list("north", "south"), "north"),
-        unmasking._reveal_context([dataclasses.replace(held[0], digest=b""), *held[1:]], later, "north"),
+        unmasking._reveal_context(trio.list("north", "south"), "north"),
+        unmasking._reveal_context(trio.list("north", "south"), "south"),
+        unmasking._reveal_context(trio.list(*THREE), "north"),
+        unmasking._reveal_context(trio.list("north", "south", tensor="heads"), "north"),
+        unmasking._reveal_context(later, "north"),
+        unmasking._reveal_context(trio.list("north", "south", participants=("north", "south")), "north"),
+        unmasking._reveal_context(trio.list("north", "south", bundles=other), "north"),
     }
     assert len(contexts) == 7
 
@@ -479,7 +499,7 @@ def test_a_dropped_silo_that_reveals_all_the_same_is_ignored(trio):
     survivors = trio.list("north", "south")
     held = [trio.held["west"][name] for name in THREE]
     shares = [held[at].shares[TENSOR, part] for at, part in enumerate(("own", "own", "key"))]
-    context = unmasking._reveal_context(held, survivors, "west")
+    context = unmasking._reveal_context(survivors, "west")
     plain = b"".join([*shares, trio.credentials["west"].sign(unmasking._reveal_message(context, shares))])
     blob = unmasking.seal_under(unmasking.derive(KEYS.group, context), plain, context, SystemEntropy())
     result = trio.recover({**trio.reveals(survivors), "west": blob}, survivors)
@@ -506,9 +526,23 @@ def test_a_wrong_share_is_ignored_and_its_revealer_listed(trio, part):
                 trio.recover(blobs, survivors)
 
 
+def test_if_too_few_reveals_are_of_use_who_has_signed_one_that_is_not_is_the_culprit(trio):
+    survivors = trio.list("north", "south")
+    blobs = {**trio.reveals(survivors), "south": b"of no use"}
+    for answerable, culprit in (((), ""), (("north",), ""), (("north", "south", "west"), "south")):
+        with pytest.raises(RecoveryRefused, match=r"1 of the 2 reveals .* \(ignored: south\)") as refused:
+            trio.recover(blobs, survivors, answerable=answerable)
+        assert refused.value.culprit == culprit
+    both = {"north": b"of no use", "south": b"of no use"}
+    with pytest.raises(RecoveryRefused, match="0 of the 2 reveals") as refused:
+        trio.recover(both, survivors, answerable=("south", "north"))
+    assert refused.value.culprit == "north"  # everybody says the same
+
+
 def recovered_with(trio, note, owner, survivors, participants=THREE):
     """What the survivors recover when `owner` has dealt this note."""
     held = {me: {**trio.held[me], owner: trio.read(note, owner, me)} for me in THREE}
+    survivors = dataclasses.replace(survivors, notes=notes_digest(held["north"], participants))
     blobs = {me: trio.reveal(me, survivors, participants, bundles=held[me]) for me in survivors.names}
     return trio.recover(blobs, survivors, participants, bundles=held[survivors.names[0]])
 
@@ -589,8 +623,7 @@ def test_500_reveals_mutated_under_the_seal_are_ignored(trio):
     """By a silo that holds the group key, so the seal is right and what it covers is not."""
     survivors = trio.list("north", "south", "west")
     honest = trio.reveal("north", survivors)
-    held = [trio.held["west"][name] for name in THREE]
-    context = unmasking._reveal_context(held, survivors, "west")
+    context = unmasking._reveal_context(survivors, "west")
     key = unmasking.derive(KEYS.group, context)
     plain = unmasking.open_under(key, trio.reveal("west", survivors), context, "reveal")
     other = unmasking.open_under(key, trio.reveal("west", survivors), context, "reveal")

@@ -19,6 +19,7 @@ from crypto.secagg.agreement import EphemeralKey
 from crypto.secagg.labels import Label
 from crypto.secagg.packages import open_note, seal_note
 from crypto.secagg.survivors import SurvivorList
+from crypto.secagg.unmasking import notes_digest
 from protos.messages import Member
 from support.certificates import load
 from support.entropy import SeededEntropy
@@ -296,11 +297,11 @@ def test_signers_are_those_who_signed_this_very_list(sessions, credentials):
     roster, _ = dealt(sessions)
     attempt = sessions["north"].within(roster).attempt(PLACE)
     assert (attempt.study, attempt.round, attempt.attempt) == (STUDY, 1, 1)
-    survivors = SurvivorList(attempt, "heads", NAMES)
+    survivors = SurvivorList(attempt, "heads", NAMES, "")
     signed = {name: credentials[name].sign(survivors.to_sign()) for name in NAMES}
     assert sessions["north"].within(roster).signers(survivors, signed) == NAMES
-    others = SurvivorList(attempt, "heads", NAMES[:2])
-    later = SurvivorList(sessions["north"].within(roster).attempt(NEXT), "heads", NAMES)
+    others = SurvivorList(attempt, "heads", NAMES[:2], "")
+    later = SurvivorList(sessions["north"].within(roster).attempt(NEXT), "heads", NAMES, "")
     for wrong in (credentials["west"].sign(others.to_sign()), credentials["west"].sign(later.to_sign()), b"signed"):
         assert sessions["north"].within(roster).signers(survivors, {**signed, "west": wrong}) == ("north", "south")
     assert sessions["north"].within(roster).signers(survivors, {**signed, "west": signed["north"]}) == (
@@ -312,7 +313,9 @@ def test_signers_are_those_who_signed_this_very_list(sessions, credentials):
 def revealed(sessions, place=PLACE, there=NAMES):
     roster, notes = shared(sessions, place)
     bundles = bundles_of(sessions, roster, notes, place)
-    survivors = SurvivorList(sessions["north"].within(roster).attempt(place), "heads", there)
+    survivors = SurvivorList(
+        sessions["north"].within(roster).attempt(place), "heads", there, notes_digest(bundles["north"], NAMES)
+    )
     return (
         roster,
         bundles,
@@ -352,7 +355,9 @@ def test_reveals_of_no_use_are_ignored_by_name_and_too_few_are_refused(sessions)
 def test_what_the_coordinator_carries_holds_no_secret_of_the_attempt(sessions):
     roster, notes = shared(sessions)
     bundles = bundles_of(sessions, roster, notes)
-    survivors = SurvivorList(sessions["north"].within(roster).attempt(PLACE), "heads", NAMES)
+    survivors = SurvivorList(
+        sessions["north"].within(roster).attempt(PLACE), "heads", NAMES, notes_digest(bundles["north"], NAMES)
+    )
     carried = b"".join([*notes.values(), sessions["north"].within(roster).reveal(bundles["north"], survivors, NAMES)])
     for secret in secrets_of(sessions["north"], roster):
         assert secret not in carried
@@ -393,7 +398,9 @@ def test_sums_open_under_what_the_survivors_reveal_and_single_contributions_do_n
         for name, session in sessions.items()
     }
     there = tuple(name for name in names if name != gone)
-    survivors = SurvivorList(sessions["north"].within(roster).attempt(PLACE), "heads", there)
+    survivors = SurvivorList(
+        sessions["north"].within(roster).attempt(PLACE), "heads", there, notes_digest(bundles[names[0]], names)
+    )
     reveals = {name: sessions[name].within(roster).reveal(bundles[name], survivors, names) for name in there}
     ring = RINGS[kind]
     total = ring.read(sealed[there[0]])

@@ -13,7 +13,7 @@ from crypto.pki.authority.building import read_request
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import AttemptSecrets
+from crypto.secagg.unmasking import AttemptSecrets, notes_digest
 from protos import record
 from silo_agent.protocol.session import Session, session_name
 from support.online import Online, load
@@ -127,7 +127,8 @@ def test_a_silo_that_begins_again_goes_on_in_the_same_attempt(stored):
     assert {name: session.within(roster).share(PLACE, TENSORS, NEEDED) for name, session in again.items()} == notes
     assert {name: session.within(roster).masks(PLACE, "heads", NAMES) for name, session in again.items()} == masks
     bundles = bundles_of(again, roster, notes)
-    survivors = SurvivorList(again["north"].within(roster).attempt(PLACE), "heads", NAMES)
+    notes = notes_digest(bundles["north"], NAMES)
+    survivors = SurvivorList(again["north"].within(roster).attempt(PLACE), "heads", NAMES, notes)
     reveals = {name: session.within(roster).reveal(bundles[name], survivors, NAMES) for name, session in again.items()}
     unmasking = (
         again["west"]
