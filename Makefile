@@ -10,7 +10,7 @@ WORKERS ?= 2
 KEY ?= fedward-release.key
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global bench-revocation release release-key locked
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global bench-revocation bench-poisoning release release-key locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -82,6 +82,9 @@ bench-sealed: $(VENV)/.installed ## Sealed sums beside NVFLARE's parameters: byt
 
 bench-round: $(VENV)/.installed ## Three rounds, two silos, 478,410 weights: what sealing costs beside training.
 	$(BIN)/python -m bench.round
+
+bench-poisoning: $(VENV)/.installed ## What one hospital's contributions, flipped or swapped by mistake, do to the demo's study; ten minutes.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.poisoning
 
 bench-startup: $(VENV)/.installed ## CPU seconds of commands that neither train nor count, and of an agent until it is ready.
 	$(BIN)/python -m bench.startup
