@@ -186,10 +186,13 @@ def resume(state: Progress, now: float) -> Outcome:
 def forgive(state: Progress, silo: str) -> Outcome:
     """Forget what waiting for a silo has cost the study, and ask it again: now, or with the next attempt.
 
-    Raises `StudyStateError` if the study is over, or if it has no such silo.
+    Raises `StudyStateError` if the study is over, or if no such silo takes part in it.
     """
-    if state.life in OVER or silo not in state.active:
-        msg = f"the study is {state.life}; only a silo that takes part in a study that goes on can be forgiven"
+    if state.life in OVER:
+        msg = f"the study is {state.life}; only in a study that goes on can a silo be forgiven"
+        raise StudyStateError(msg)
+    if silo not in state.active:
+        msg = f"no silo {silo} takes part in the study; those that do are {', '.join(state.active)}"
         raise StudyStateError(msg)
     state = replace(state, slowness=slowness.forgiven(state.slowness, silo))
     round_ = state.round

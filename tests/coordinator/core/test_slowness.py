@@ -165,9 +165,9 @@ def test_forgiving_asks_a_silo_again_at_once_and_gives_its_time_back():
     assert effects
     assert after.round.invited == FIVE
     assert after.slowness == Slowness((Taken("west", 3.0, 1),))
-    with pytest.raises(StudyStateError, match="only a silo that takes part"):
+    with pytest.raises(StudyStateError, match="no silo elsewhere takes part in the study; those that do are east, "):
         forgive(state, "elsewhere")
-    with pytest.raises(StudyStateError, match="finished"):
+    with pytest.raises(StudyStateError, match="finished; only in a study that goes on"):
         forgive(replace(state, life=Life.FINISHED), "south")
 
 
