@@ -122,6 +122,11 @@ class Progress:
             needed = script.min_silos
         return slowness.spared(self.slowness, self.active, needed, self.away)
 
+    @property
+    def invitable(self) -> tuple[str, ...]:
+        """Silos that are asked, but for those that sit out since a spoilt sum."""
+        return tuple(name for name in self.asked if name not in self.aside)
+
     def clock(self, now: float) -> float:
         """Return the study's own time, which stands still during a pause."""
         return self.paused_at if self.life is Life.PAUSED else now
@@ -186,6 +191,8 @@ def resume(state: Progress, now: float) -> Outcome:
 def forgive(state: Progress, silo: str) -> Outcome:
     """Forget what waiting for a silo has cost the study, and ask it again: now, or with the next attempt.
 
+    A silo that sits out since a spoilt sum is not asked for this.
+
     Raises `StudyStateError` if the study is over, or if no such silo takes part in it.
     """
     if state.life in OVER:
@@ -197,7 +204,7 @@ def forgive(state: Progress, silo: str) -> Outcome:
     state = replace(state, slowness=slowness.forgiven(state.slowness, silo))
     round_ = state.round
     if round_ is not None and round_.phase in (Phase.OFFER, Phase.WAIT) and not round_.required:
-        state = replace(state, round=_inviting(round_, state.asked))
+        state = replace(state, round=_inviting(round_, state.invitable))
     return state, [Persist()]
 
 
@@ -305,7 +312,7 @@ def _attempt(
         expected=expected,
         absent=frozenset(state.away),
     )
-    there = tuple(name for name in asked if name not in state.aside)
+    there = state.invitable
     there = there if len(there) >= script.min_silos else tuple(n for n in state.active if n not in state.aside)
     steady = tuple(name for name in there if spoilers.count(name) < _PATIENCE)
     able = steady if len(steady) >= script.min_silos else there

@@ -171,6 +171,18 @@ def test_forgiving_asks_a_silo_again_at_once_and_gives_its_time_back():
         forgive(replace(state, life=Life.FINISHED), "south")
 
 
+def test_forgiving_brings_back_nobody_who_sits_out_after_a_spoilt_sum():
+    """Neither another silo nor the forgiven one itself: slowness is forgiven, and not what a sum has shown."""
+    script = replace(SCRIPT, min_silos=3)
+    state = replace(begun(script), slowness=Slowness((Taken("south", 50.0, 4),)), aside=("north",))
+    state = replace(state, round=replace(state.round, invited=("east", "polar", "west")))
+    assert forgive(state, "south")[0].round.invited == ("east", "polar", "south", "west")
+    own = replace(state, aside=("south",))
+    after, _ = forgive(own, "south")
+    assert after.round.invited == ("east", "north", "polar", "west")
+    assert after.slowness == Slowness()
+
+
 def test_who_is_missing_is_worse_than_who_is_slow():
     """If the study would wait for somebody else, it asks the slow one."""
     memory = Slowness((Taken("south", 50.0, 4),))
