@@ -122,6 +122,11 @@ class Progress:
             needed = script.min_silos
         return slowness.spared(self.slowness, self.active, needed, self.away)
 
+    @property
+    def invitable(self) -> tuple[str, ...]:
+        """Silos that are asked, but for those that sit out since a spoilt sum."""
+        return tuple(name for name in self.asked if name not in self.aside)
+
     def clock(self, now: float) -> float:
         """Return the study's own time, which stands still during a pause."""
         return self.paused_at if self.life is Life.PAUSED else now
@@ -186,15 +191,20 @@ def resume(state: Progress, now: float) -> Outcome:
 def forgive(state: Progress, silo: str) -> Outcome:
     """Forget what waiting for a silo has cost the study, and ask it again: now, or with the next attempt.
 
-    Raises `StudyStateError` if the study is over, or if it has no such silo.
+    A silo that sits out since a spoilt sum is not asked for this.
+
+    Raises `StudyStateError` if the study is over, or if no such silo takes part in it.
     """
-    if state.life in OVER or silo not in state.active:
-        msg = f"the study is {state.life}; only a silo that takes part in a study that goes on can be forgiven"
+    if state.life in OVER:
+        msg = f"the study is {state.life}; only in a study that goes on can a silo be forgiven"
+        raise StudyStateError(msg)
+    if silo not in state.active:
+        msg = f"no silo {silo} takes part in the study; those that do are {', '.join(state.active)}"
         raise StudyStateError(msg)
     state = replace(state, slowness=slowness.forgiven(state.slowness, silo))
     round_ = state.round
     if round_ is not None and round_.phase in (Phase.OFFER, Phase.WAIT) and not round_.required:
-        state = replace(state, round=_inviting(round_, state.asked))
+        state = replace(state, round=_inviting(round_, state.invitable))
     return state, [Persist()]
 
 
@@ -302,7 +312,7 @@ def _attempt(
         expected=expected,
         absent=frozenset(state.away),
     )
-    there = tuple(name for name in asked if name not in state.aside)
+    there = state.invitable
     there = there if len(there) >= script.min_silos else tuple(n for n in state.active if n not in state.aside)
     steady = tuple(name for name in there if spoilers.count(name) < _PATIENCE)
     able = steady if len(steady) >= script.min_silos else there

@@ -557,7 +557,8 @@ def _admitted_by(certificate: x509.Certificate) -> str | None:
 
 def _require_role(identity: Identity, role: Role) -> None:
     if identity.role is not role:
-        msg = f"the certificate is for {identity}, but a {role.value} is needed; give the right party's certificate"
+        needed = "an operator" if role is Role.OPERATOR else f"a {role.value}"
+        msg = f"the certificate is for {identity}, but {needed} is needed; give the right party's certificate"
         raise CertificateError(msg)
 
 

@@ -48,6 +48,8 @@ class Prices:
     """Epsilon of the round that costs most by itself."""
     repeated: float
     """Epsilon of a run in which the round that adds most is charged once more."""
+    spoilt: float
+    """The same, if that attempt ended at a spoilt sum: all that the round releases is charged once more."""
     several: dict[int, float]
     """By number of hospitals: epsilon for a patient of that many of the study's hospitals (overlap.py)."""
 
@@ -90,13 +92,18 @@ def price(study: Study, delta: float) -> Prices:
     planned = plan(study)
     costs = planned.costs()
     rounds = (planned.round_costs(number).values() for number in range(len(planned.rounds)))
+    repeated = {tuple(extra) for extra in planned.repeats()}
+    spoilt = {tuple(extra) for extra in planned.repeats(spoilt=True)}
+    # Without an encoder and with distributed noise both are the same, and an epsilon takes its time.
+    runs = {extra: accountant.epsilon([*costs, *extra], delta) for extra in repeated | spoilt}
     return Prices(
         delta,
         accountant.epsilon(costs, delta),
         {tensor: accountant.epsilon(own, delta) for tensor, own in planned.tensor_costs().items()},
         {cohort: accountant.epsilon((c for c in costs if c.cohort == cohort), delta) for cohort in COHORTS},
         max(accountant.epsilon(own, delta) for own in rounds),
-        max(accountant.epsilon([*costs, *extra], delta) for extra in planned.repeats()),
+        max(runs[extra] for extra in repeated),
+        max(runs[extra] for extra in spoilt),
         {many: overlap.epsilon([costs] * many, delta) for many in _SEVERAL if many <= len(study.silos)},
     )
 

@@ -169,14 +169,15 @@ class Plan:
         times = {True: min(1 + renewed, attempts), False: attempts}
         return [release.cost for release in self.round(number) for _ in range(times[release.resendable])]
 
-    def repeats(self) -> list[list[Cost]]:
+    def repeats(self, *, spoilt: bool = False) -> list[list[Cost]]:
         """What a second charged attempt at a round adds, for each kind of round, the cheapest ones included.
 
-        There is always one; it is empty where nothing is drawn again.
+        There is always one; it is empty where nothing is drawn again. With `spoilt` the first attempt ended at a spoilt
+        sum, and nothing that it drew is sent again.
         """
         kinds: dict[tuple[Cost, ...], None] = {}
         for releases in self.rounds:
-            kinds.setdefault(tuple(release.cost for release in releases if not release.resendable))
+            kinds.setdefault(tuple(release.cost for release in releases if spoilt or not release.resendable))
         return [list(kind) for kind in kinds]
 
     def tensor_costs(self) -> dict[str, list[Cost]]:

@@ -245,6 +245,7 @@ def show_prices(study: Study, prices: Prices, standing: Standing | None) -> None
     table.add_row("dearest round", _shown(prices.dearest_round))
     table.add_row("the study", _shown(prices.total))
     table.add_row("the study with one round repeated", _shown(prices.repeated))
+    table.add_row("the study with one round repeated after a spoilt sum", _shown(prices.spoilt))
     for hospitals, bound in prices.several.items():
         table.add_row(f"a patient of {hospitals} of its hospitals", _shown(bound))
     Console(markup=False, emoji=False).print(table)
@@ -319,6 +320,7 @@ def document_of(
         "cohorts": {cohort: _number(together) for cohort, together in prices.cohorts.items()},
         "dearest_round": _number(prices.dearest_round),
         "one_round_repeated": _number(prices.repeated),
+        "one_round_repeated_after_a_spoilt_sum": _number(prices.spoilt),
         "memory_mib": _mib(study),
         "patient_of_hospitals": {str(many): _number(bound) for many, bound in prices.several.items()},
     }

@@ -17,6 +17,8 @@ import yaml
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from coordinator.operating import Operator
+from policies.documents.document import parse_document
+from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
@@ -102,7 +104,7 @@ class CrashFederation:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        files = write_sites(self.root / "data", patients=40, silos=self.study.silos)
+        files = self._files()
         for name, source in self.credentials.items():
             folder = self.root / name
             folder.mkdir()
@@ -117,24 +119,23 @@ class CrashFederation:
         for silo in self.study.silos:
             folder = self.root / silo
             (folder / "state").mkdir()
-            (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(data_set_of(silo))))
-            Ledger.create(
-                folder / "state" / "ledger.sqlite3",
-                Genesis(
-                    data_set=data_set_of(silo),
-                    holdout=0.2,
-                    delta=1e-5,
-                    unit="patient",
-                    identified_by=("patient",),
-                    delimiter=",",
-                    columns=(),
-                ),
-            )
+            text = self._policy(silo)
+            (folder / "policy.yaml").write_text(text, encoding="utf-8")
+            genesis = Genesis.of(parse_document(text, Policy, folder / "policy.yaml"))
+            Ledger.create(folder / "state" / "ledger.sqlite3", genesis)
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
             if silo in self.apart:
                 (folder / party_process.APART).write_text(pickle.dumps(self.apart[silo]).hex())
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
             approve(StateFolder(folder / "state"), self.study, self.study.name, datetime.now(UTC))
+
+    def _files(self) -> Mapping[str, Path]:
+        """Each silo's records, which are made here."""
+        return write_sites(self.root / "data", patients=40, silos=self.study.silos)
+
+    def _policy(self, silo: str) -> str:
+        """The text of a silo's policy."""
+        return yaml.safe_dump(policy_document(data_set_of(silo)))
 
     def _start(self, name: str, crash: Crash | TaskCrash | Starving | Spoiling | None = None) -> None:
         party = "coordinator" if name == HUB else "silo"

@@ -341,12 +341,15 @@ class Scene:
         raise AssertionError(f"not reached: {self.status()}")  # noqa: EM102, TRY003
 
     def _pass_limit(self, before: tuple[object, ...]) -> None:
-        clock = self.server.engine._clock
-        assert isinstance(clock, MovingClock)
-        clock.jump()
+        self._jump()
         end = time.monotonic() + PLAY_SECONDS
         while _stand(self.status()) == before and time.monotonic() < end:
             time.sleep(0.01)
+
+    def _jump(self) -> None:
+        clock = self.server.engine._clock
+        assert isinstance(clock, MovingClock)
+        clock.jump()
 
     def gathering(self, tensor: Tensor | None = None) -> Place:
         """Play until a tensor is gathered that nobody has sent yet; returns where."""

@@ -165,10 +165,22 @@ def test_forgiving_asks_a_silo_again_at_once_and_gives_its_time_back():
     assert effects
     assert after.round.invited == FIVE
     assert after.slowness == Slowness((Taken("west", 3.0, 1),))
-    with pytest.raises(StudyStateError, match="only a silo that takes part"):
+    with pytest.raises(StudyStateError, match="no silo elsewhere takes part in the study; those that do are east, "):
         forgive(state, "elsewhere")
-    with pytest.raises(StudyStateError, match="finished"):
+    with pytest.raises(StudyStateError, match="finished; only in a study that goes on"):
         forgive(replace(state, life=Life.FINISHED), "south")
+
+
+def test_forgiving_brings_back_nobody_who_sits_out_after_a_spoilt_sum():
+    """Neither another silo nor the forgiven one itself: slowness is forgiven, and not what a sum has shown."""
+    script = replace(SCRIPT, min_silos=3)
+    state = replace(begun(script), slowness=Slowness((Taken("south", 50.0, 4),)), aside=("north",))
+    state = replace(state, round=replace(state.round, invited=("east", "polar", "west")))
+    assert forgive(state, "south")[0].round.invited == ("east", "polar", "south", "west")
+    own = replace(state, aside=("south",))
+    after, _ = forgive(own, "south")
+    assert after.round.invited == ("east", "north", "polar", "west")
+    assert after.slowness == Slowness()
 
 
 def test_who_is_missing_is_worse_than_who_is_slow():

@@ -49,7 +49,7 @@ def test_role_and_time_are_judged_in_every_call(authority, examined):
     trust = RememberingTrust(authority.pem)
     trust.identify(pem)
     examined.clear()
-    with pytest.raises(CertificateError, match="but a operator is needed"):
+    with pytest.raises(CertificateError, match="but an operator is needed"):
         trust.identify(pem, role=Role.OPERATOR)
     with pytest.raises(CertificateError, match="expired"):
         trust.identify(pem, now=datetime.now(UTC) + timedelta(days=365))

@@ -13,6 +13,7 @@ from policies.plan.release import plan
 DELTA = 1e-5
 # Every patient takes part in every step: priced by a closed formula.
 WHOLE = {"encoder.sampling_rate": 1.0, "encoder.noise": 40.0}
+RAW = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
 UNNOISED = {
     "privacy.mode": "none",
     "privacy.count_noise": 0,
@@ -44,13 +45,33 @@ def test_the_prices_are_the_accountants(make_study):
 @pytest.mark.parametrize("mode", ["local", "distributed"])
 def test_one_repeated_round_is_priced_whichever_it_is(make_study, mode):
     study = make_study({"privacy.mode": mode})
-    planned, prices = plan(study), price(study, DELTA)
-    runs = []
+    prices = price(study, DELTA)
+    assert prices.repeated == pytest.approx(dearest_run(study, renewed=0), rel=1e-9)
+    assert (prices.repeated > prices.total) == (mode == "distributed")
+
+
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_a_round_after_a_spoilt_sum_is_priced_with_all_that_it_releases(make_study, mode):
+    """Nothing is sent again, so it costs more than another lost attempt: the encoder's noise is local in both modes."""
+    study = make_study({"privacy.mode": mode})
+    prices = price(study, DELTA)
+    assert prices.spoilt == pytest.approx(dearest_run(study, renewed=1), rel=1e-9)
+    assert prices.spoilt > prices.repeated
+
+
+def test_where_nothing_can_be_sent_again_a_spoilt_sum_costs_no_more_than_a_lost_attempt(make_study):
+    study = make_study({"privacy.mode": "distributed", **RAW})
+    prices = price(study, DELTA)
+    assert prices.total < prices.repeated == prices.spoilt
+
+
+def dearest_run(study, renewed):
+    """The most that a run costs in which one round has two charged attempts."""
+    planned, runs = plan(study), []
     for number in range(planned.last + 1):
         others = [cost for r in range(planned.last + 1) if r != number for cost in planned.round_costs(r).values()]
-        runs.append(accountant.epsilon([*others, *planned.repeated_costs(number, 2)], DELTA))
-    assert prices.repeated == pytest.approx(max(runs), rel=1e-9)
-    assert (prices.repeated > prices.total) == (mode == "distributed")
+        runs.append(accountant.epsilon([*others, *planned.repeated_costs(number, 2, renewed)], DELTA))
+    return max(runs)
 
 
 def test_noise_for_a_target_can_cover_one_repeated_round(make_study):

@@ -161,6 +161,15 @@ def test_the_price_of_one_repeated_round_is_told_and_what_the_hospital_would_say
     assert f"{prices.repeated:.4f}" in invoke("plan", study, "-c", hospital).output
 
 
+def test_the_price_of_a_round_after_a_spoilt_sum_has_a_line_of_its_own(study):
+    prices = planning.price(tiny_study(), 1e-5)
+    assert prices.spoilt > prices.repeated
+    assert json.loads(invoke("plan", study, "--json").output)["one_round_repeated_after_a_spoilt_sum"] == prices.spoilt
+    (line,) = [line for line in invoke("plan", study).output.splitlines() if "spoilt" in line]
+    assert "the study with one round repeated after a spoilt sum" in line
+    assert f"{prices.spoilt:.4f}" in line
+
+
 def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):
     charge(hospital, tiny_study().digest, plan_of(tiny_study()).round_costs(0))
     document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
