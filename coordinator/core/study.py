@@ -127,6 +127,16 @@ class Progress:
         """Silos that are asked, but for those that sit out since a spoilt sum."""
         return tuple(name for name in self.asked if name not in self.aside)
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Silos that are asked, slow or not, if those that were invited are too few.
+
+        Those that sit out since a spoilt sum are among them only if the others can never be enough, because some have
+        left the study.
+        """
+        others = tuple(name for name in self.active if name not in self.aside)
+        return others if len(others) >= self.script.min_silos else self.active
+
     def clock(self, now: float) -> float:
         """Return the study's own time, which stands still during a pause."""
         return self.paused_at if self.life is Life.PAUSED else now
@@ -252,9 +262,9 @@ def advance(state: Progress, event: Event, now: float) -> Outcome:
     silent = isinstance(event, Passed | Restarted)
     seen = slowness.observed(state.slowness, before, round_, now, most=state.budget, silent=silent)
     state, round_ = replace(state, slowness=seen), replace(round_, patience=0.0)
-    if round_.phase is Phase.WAIT and not round_.required and not set(state.active) <= set(round_.invited):
+    if round_.phase is Phase.WAIT and not round_.required and not set(state.needed) <= set(round_.invited):
         # Who is missing is worse than who is slow.
-        round_ = open_round(_inviting(round_, state.active), now)
+        round_ = open_round(_inviting(round_, state.needed), now)
     silos = tuple(replace(silo, away=silo.name in round_.absent) for silo in state.silos)
     state = replace(state, round=round_, silos=silos)
     if round_.phase is Phase.COMMITTED:
@@ -313,7 +323,7 @@ def _attempt(
         absent=frozenset(state.away),
     )
     there = state.invitable
-    there = there if len(there) >= script.min_silos else tuple(n for n in state.active if n not in state.aside)
+    there = there if len(there) >= script.min_silos else state.needed
     steady = tuple(name for name in there if spoilers.count(name) < _PATIENCE)
     able = steady if len(steady) >= script.min_silos else there
     return open_round(replace(blank, invited=blank.required or able), now)

@@ -17,7 +17,10 @@ Kind = Literal["reversed", "worse"]
 
 @dataclass(frozen=True)
 class Warned:
-    """One warning. `domain` is None for all held-out patients together; `own` is None unless `kind` is "worse"."""
+    """One warning, on held-out patients; "reversed" also on those that trained, if few are held out.
+
+    `domain` is None for all patients together; `own` is None unless `kind` is "worse".
+    """
 
     kind: Kind
     domain: str | None
@@ -37,9 +40,8 @@ class Warned:
     def text(self) -> str:
         """The same with the figures, for this hospital's people alone."""
         own = "" if self.own is None else f", a regression of its own records {self.own:.3f}"
-        return (
-            f"{self.brief}: on {self.patients} held-out patients the shared model has an AUC of {self.shared:.3f}{own}"
-        )
+        which = "patients of its own" if self.kind == "reversed" else "held-out patients"
+        return f"{self.brief}: on {self.patients} {which} the shared model has an AUC of {self.shared:.3f}{own}"
 
 
 def keep(path: Path, round_number: int, found: tuple[Warned, ...]) -> None:

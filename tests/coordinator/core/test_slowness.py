@@ -196,6 +196,20 @@ def test_who_is_missing_is_worse_than_who_is_slow():
     assert "south" in state.round.waiting_for
 
 
+def test_who_is_missing_brings_back_nobody_who_sits_out_after_a_spoilt_sum():
+    """But if some have left and the rest can never be enough, who sits out is asked as well."""
+    script = replace(SCRIPT, min_silos=3)
+    state = replace(begun(script), slowness=Slowness((Taken("south", 50.0, 4),)), aside=("north",))
+    state = replace(state, round=replace(state.round, invited=("east", "polar", "west")))
+    now = state.round.since + LIMITS.offer
+    for event in [one for one in wanted(state.round) if author(one) != "west"]:
+        state, _ = advance(state, event, now - 1.0)
+    waits, _ = advance(state, Passed(), now)
+    assert (waits.round.phase, waits.round.invited) == (Phase.OFFER, ("east", "polar", "south", "west"))
+    left = tuple(replace(silo, why="left") if silo.name in {"south", "west"} else silo for silo in state.silos)
+    assert replace(state, silos=left).needed == ("east", "north", "polar")
+
+
 def test_what_was_taken_survives_a_restart_of_the_coordinator():
     state = replace(begun(), slowness=Slowness((Taken("south", 50.5, 4, 1),), (Act("west", 2.5),)))
     assert record.load(type(state), record.dump(state)) == state

@@ -67,17 +67,33 @@ def test_a_domain_that_the_shared_model_serves_worse_is_told_alone():
     assert 200 < one.patients < 300
 
 
-@pytest.mark.parametrize("patients", [0, 9, 29])
+@pytest.mark.parametrize("patients", [1, 9, 20])
 def test_few_patients_say_nothing(patients):
     rng = np.random.default_rng(3)
-    assert warnings(model(LAW, LAW), swapped(cohort(rng, 200)), swapped(cohort(rng, patients))) == ()
+    assert warnings(model(LAW, LAW), swapped(cohort(rng, 29 - patients)), swapped(cohort(rng, patients))) == ()
+
+
+def test_where_few_are_held_out_those_that_trained_tell_of_swapped_labels_but_not_of_a_worse_model():
+    rng = np.random.default_rng(6)
+    training, few = cohort(rng, 300), cohort(rng, 20)
+    assert told(*warnings(model(LAW, LAW), swapped(training), swapped(few))) == [
+        ("reversed", None), ("reversed", "a"), ("reversed", "b"),
+    ]  # fmt: skip
+    (found, *_) = warnings(model(LAW, LAW), swapped(training), swapped(few))
+    assert found.patients == 320
+    assert "on 320 patients of its own the shared model has" in found.text
+    assert warnings(model(LAW, [2.0, 2.0]), training, few) == ()
+    of_a = cohort(rng, 300, domain=0)
+    some = warnings(model(LAW, -LAW), training, of_a)  # of b nobody is held out, and only for b it is wrong
+    assert told(*some) == [("reversed", "b")]
+    assert 100 < some[0].patients < 200
 
 
 def test_records_of_one_patient_do_not_count_as_many():
     """25 patients of fifty alike records are no 1,250."""
     rng = np.random.default_rng(4)
     few = swapped(cohort(rng, 25, per_patient=50))
-    assert warnings(model(LAW, LAW), cohort(rng, 300), few) == ()
+    assert warnings(model(LAW, LAW), cohort(rng, 4), few) == ()
 
 
 def test_a_study_of_more_classes_has_no_warning():
