@@ -294,20 +294,35 @@ class Search:
         self, roster: int, numbers: tuple[int, ...], each: tuple[tuple[int, frozenset[tuple[Change, Said]]], ...]
     ) -> tuple[tuple[tuple[Change, ...], frozenset[Sum], bool, str], ...]:
         """The same for silos that may say so much: what changes at each, and what is opened and proven."""
-        found: dict[tuple[tuple[Change, ...], frozenset[Sum], bool], str] = {}
         epochs = {number: rank for number, (rank, _) in zip(numbers, each, strict=True)}
-        for chosen in product(*(says for _, says in each)):
+        quiet = [{change for change, one in says if one.revealed is None} for _, says in each]
+        found: dict[tuple[tuple[Change, ...], frozenset[Sum], bool], str] = {
+            (changes, frozenset(), False): "" for changes in product(*quiet)
+        }
+        for chosen in self._revealing([says for _, says in each]):
             self.found.steps += 1
             said = {number: one for number, (_, one) in zip(numbers, chosen, strict=True)}
-            opened, proven = frozenset[Sum](), False
-            if any(one.revealed for one in said.values()):
-                if not all(self._quorum(one, said) for one in said.values()):
-                    continue
+            if all(self._quorum(one, said) for one in said.values()):
                 opened, proven = readable(self.world, roster, said, epochs), self._proven(said)
-            key = (tuple(change for change, _ in chosen), opened, proven)
-            if key not in found:
-                found[key] = self._words(roster, said)
+                key = (tuple(change for change, _ in chosen), opened, proven)
+                if key not in found:
+                    found[key] = self._words(roster, said)
         return tuple((*key, words) for key, words in found.items())
+
+    def _revealing(self, each: list[frozenset[tuple[Change, Said]]]) -> Iterator[tuple[tuple[Change, Said], ...]]:
+        """All that silos may say together so that one of them can reveal: enough of them sign one list."""
+        wanted: dict[int, int] = {}
+        for _, one in (pair for says in each for pair in says):
+            if one.revealed is not None:
+                names, _, needed = one.revealed
+                wanted[names] = min(needed, wanted.get(names, needed))
+        for names, needed in wanted.items():
+            helped = needed - (1 if names & self.world.colluder else 0)
+            signing = [[pair for pair in says if names in pair[1].signed] for says in each]
+            others = [[pair for pair in says if names not in pair[1].signed] for says in each]
+            for chosen in product((False, True), repeat=len(each)):
+                if sum(chosen) >= helped:
+                    yield from product(*(signing[at] if signs else others[at] for at, signs in enumerate(chosen)))
 
     def _quorum(self, one: Said, said: dict[int, Said]) -> bool:
         """Whether a silo that has revealed can have seen the signatures that it wanted."""
