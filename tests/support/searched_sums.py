@@ -153,6 +153,14 @@ class Search:
             self._parents.setdefault(state, (before, words))
         return state
 
+    def _told(self, state: State, why: str) -> str:
+        """How it comes to a state. Honest silos may change names from one line to the next."""
+        lines = [f"Then {why}."]
+        while state in self._parents:
+            state, words = self._parents[state]
+            lines.append(words)
+        return "\n".join(reversed(lines))
+
     def _all_canonical(self, state: State) -> State:
         """The first of all states that differ from this one only in the names of honest silos."""
         least: tuple[object, ...] | None = None
@@ -573,14 +581,3 @@ def broken(world: World, sums: frozenset[Sum]) -> str:
                 both = f"{'+'.join(world.named(names))} and {'+'.join(world.named(others))}"
                 return f"one draw is in two opened sums, of {both}"
     return ""
-
-
-def _told(search: Search, state: State, why: str) -> str:
-    lines = []
-    while state in search._parents:
-        state, words = search._parents[state]
-        lines.append(words)
-    return "\n".join([*reversed(lines), f"Then {why}."])
-
-
-Search._told = _told  # type: ignore[attr-defined]
