@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from time import monotonic
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from coordinator.core.events import Added, Answered, Complained, Confirmed, Even
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
 from coordinator.core.study import LIVE, Progress, Script
-from protos.messages import SUM, Answer, Confirm, Member, Part, Task, Tensor, UploadHeader
+from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Task, Tensor, UploadHeader
 from silo_agent.storage.bonds import Bonds
 from silo_agent.storage.errors import SurvivorsError
 from support.searched_silo import NAMES, SUM_DIGEST
@@ -171,39 +172,28 @@ class RoundSearch:
     def _answers(self, state: Standing, name: str) -> Iterator[tuple[str, Standing, bool]]:
         """What an honest silo does."""
         round_, number = _round(state), self._names.index(name)
-        bonds, place = state.bonds[number], round_.place
+        place, before = round_.place, state.bonds[number]
         words = f"{name} does its part of {round_.phase}"
         try:
-            match round_.phase:
-                case Phase.OFFER if round_.spoilt is not None:
-                    bonds = replace(bonds, spoilt=round_.spoilt.attempt)
-                case Phase.GATHER:
-                    if (void := round_.void_of(TENSOR)) is not None:
-                        bonds = bonds.close(void.through)
-                    bonds.require(round_.participants, TENSOR)
-                    bonds = bonds.contribute(place.attempt, round_.participants, TENSOR)
-                case Phase.SIGN:
-                    bonds = bonds.sign(place.attempt, round_.survivors, TENSOR)
-                case Phase.REVEAL:
-                    bonds = bonds.reveal(place.attempt, TENSOR)
-                case Phase.VOID:
-                    voided = bonds.void(place.attempt - 1)
-                    bonds = voided or bonds
-                    event = self._event(round_, name, signature=b"s" if voided else b"")
-                    yield from self._apply(_with(state, number, bonds), words, event)
-                    return
+            bonds = _bound(before, round_)
         except SurvivorsError:
             dispute = Confirmed(name, Confirm(place, _task(round_), round_.tensor, dispute="survivors"))
             yield from self._apply(state, f"{name} disputes {round_.phase}", dispute)
             return
-        state = _with(state, number, bonds)
+        state = _with(state, number, bonds or before)
+        if bonds is None:
+            yield from self._apply(state, f"{name} cannot void", self._event(round_, name, signature=b""))
+            return
         if round_.phase is Phase.OPEN and state.spoilt:
             refuses = Confirmed(name, Confirm(place, Task.OPEN, TENSOR, dispute="opening"))
             yield from self._apply(state, f"{name} refuses the sum", refuses)
             return
         yield from self._apply(state, words, self._event(round_, name))
-        if round_.phase is Phase.CHECK and self._bad in round_.present:
-            complaint = Confirm(place, Task.CHECK, dispute="recovery", culprit=self._bad)
+        dealt = round_.phase is Phase.TAKE and any(
+            one.silo == self._bad for one in round_.parts if one.kind == Note.KEYS
+        )
+        if dealt or (round_.phase is Phase.CHECK and self._bad in round_.present):
+            complaint = Confirm(place, CONFIRMED[round_.phase], dispute="recovery", culprit=self._bad)
             for liar in (self._bad, ""):
                 words = f"{name} complains about {self._bad}, {'with' if liar else 'without'} evidence"
                 yield from self._apply(state, words, Complained(name, complaint, liar), fair=False)
@@ -211,31 +201,33 @@ class RoundSearch:
     def _mischief(self, state: Standing, asked: bool) -> Iterator[tuple[str, Standing, bool]]:
         """What the hostile silo does, besides nothing."""
         round_, bad = _round(state), self._bad
-        place, phase = round_.place, round_.phase
-        if asked:
-            yield from self._apply(state, f"{bad} does its part of {phase}", self._event(round_, bad), fair=False)
-        if asked and phase is Phase.OFFER:
-            yield from self._apply(state, f"{bad} refuses", Answered(bad, Answer(place, "s", "spent")), fair=False)
-        if asked and phase is Phase.GATHER:
+        for words, event in self._lies(round_) if asked else ():
+            yield from self._apply(state, f"{bad} {words}", event, fair=False)
+        if asked and round_.phase is Phase.GATHER:
             spoilt = state._replace(spoilt=True)
             yield from self._apply(spoilt, f"{bad} spoils the sum", self._event(round_, bad), fair=False)
-        if asked and phase is Phase.VOID:
-            none = self._event(round_, bad, signature=b"")
-            yield from self._apply(state, f"{bad} voids nothing", none, fair=False)
-        if phase is Phase.RECOUNT and asked:
-            for other in round_.survivors:
-                lie = self._event(round_, bad, culprit=other)
-                yield from self._apply(state, f"{bad} states that {other} has spoilt the sum", lie, fair=False)
-        if phase not in (Phase.OFFER, Phase.WAIT):
-            dispute = Confirmed(bad, Confirm(place, _task(round_), round_.tensor, dispute="nothing"))
-            yield from self._apply(state, f"{bad} disputes in {phase}", dispute, fair=False)
+        if round_.phase not in (Phase.OFFER, Phase.WAIT):
+            dispute = Confirmed(bad, Confirm(round_.place, _task(round_), round_.tensor, dispute="nothing"))
+            yield from self._apply(state, f"{bad} disputes in {round_.phase}", dispute, fair=False)
             yield from self._apply(state, f"{bad} loses its keys", Restarted(bad, "t"), fair=False)
-        if asked and phase in (Phase.TAKE, Phase.CHECK):
-            for other in round_.names:
-                lie = Confirm(place, CONFIRMED[phase], dispute="recovery", culprit=other)
-                for liar in (bad, ""):
-                    words = f"{bad} complains about {other}, {'against' if liar else 'without'} evidence"
-                    yield from self._apply(state, words, Complained(bad, lie, liar), fair=False)
+
+    def _lies(self, round_: Round) -> Iterator[tuple[str, Event]]:
+        """What the hostile silo says when it is asked, and what follows from evidence."""
+        bad, place, phase = self._bad, round_.place, round_.phase
+        yield f"does its part of {phase}", self._event(round_, bad)
+        match phase:
+            case Phase.OFFER:
+                yield "refuses", Answered(bad, Answer(place, "s", "spent"))
+            case Phase.VOID:
+                yield "voids nothing", self._event(round_, bad, signature=b"")
+            case Phase.RECOUNT:
+                for other in round_.survivors:
+                    yield f"states that {other} has spoilt the sum", self._event(round_, bad, culprit=other)
+            case Phase.TAKE | Phase.CHECK:
+                for other, liar in product(round_.names, (bad, "")):
+                    lie = Confirm(place, CONFIRMED[phase], dispute="recovery", culprit=other)
+                    evidence = "with evidence against itself" if liar else "without evidence"
+                    yield f"complains about {other}, {evidence}", Complained(bad, lie, liar)
 
     def _event(self, round_: Round, name: str, *, signature: bytes = b"s", culprit: str = "") -> Event:
         """What a silo says that does its part."""
@@ -282,6 +274,26 @@ class RoundSearch:
             ),
             fair,
         )
+
+
+def _bound(bonds: Bonds, round_: Round) -> Bonds | None:
+    """How an honest silo stands after its part of a phase; None if it cannot void. Raises `SurvivorsError`."""
+    attempt = round_.place.attempt
+    match round_.phase:
+        case Phase.OFFER if round_.spoilt is not None:
+            return replace(bonds, spoilt=round_.spoilt.attempt)
+        case Phase.VOID:
+            return bonds.void(attempt - 1)
+        case Phase.GATHER:
+            void = round_.void_of(TENSOR)
+            bonds = bonds if void is None else bonds.close(void.through)
+            bonds.require(round_.participants, TENSOR)
+            return bonds.contribute(attempt, round_.participants, TENSOR)
+        case Phase.SIGN:
+            return bonds.sign(attempt, round_.survivors, TENSOR)
+        case Phase.REVEAL:
+            return bonds.reveal(attempt, TENSOR)
+    return bonds
 
 
 def _round(state: Standing) -> Round:

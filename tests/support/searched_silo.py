@@ -392,7 +392,7 @@ class Words:
         tensor = TENSOR if task in (*messages.SUMMED, Task.VOID) else None
         return Work(task, self.world.place(self.attempt), tensor, self.members, **given)
 
-    def keys(self) -> tuple[Work, ...]:
+    def before(self) -> tuple[Work, ...]:
         """What comes before a contribution."""
         actor = self.members[0].silo
         part = Part(Note.KEYS, actor, 1, SUM_DIGEST)
@@ -432,9 +432,7 @@ class Words:
         """Ask for a statement about the sum that was refused."""
         named = self.world.named
         uploads = tuple(messages.Upload(Part("ckks", name, 1, SUM_DIGEST), b"s") for name in named(survivors))
-        return self.work(
-            Task.RECOUNT, participants=named(participants), survivors=named(survivors), uploads=uploads
-        )
+        return self.work(Task.RECOUNT, participants=named(participants), survivors=named(survivors), uploads=uploads)
 
 
 def attempts_ref(place: Place, roster: str) -> Any:

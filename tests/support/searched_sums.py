@@ -46,7 +46,7 @@ Voided = tuple[int, int, int]
 Members = tuple[tuple[int, Promised, tuple[int, ...]], ...]
 """Silos that are shown one roster: number, how they stand, and the voids that can be shown."""
 Change = tuple[int, bool, bool, bool]
-"""What an attempt has changed at a silo: its list, whether it has signed and revealed, and if any reveal still counts."""
+"""What an attempt has changed at a silo: its list, whether it signed and revealed, and whether a reveal counts."""
 Outcome = tuple[tuple[Promised, ...], frozenset[Sum], bool, str]
 """How these silos stand afterwards, what is opened, whether a sum is proven to be spoilt, and how it came to that."""
 
@@ -184,9 +184,7 @@ class Search:
         each = [self._moods(number, silo, attempt, state.proofs) for number, silo in enumerate(state.silos)]
         for chosen in product(*each):
             self.found.steps += 1
-            voids = state.voids.union(
-                (number, *void) for number, (_, said) in enumerate(chosen) for void in said
-            )
+            voids = state.voids.union((number, *void) for number, (_, said) in enumerate(chosen) for void in said)
             silos = tuple(after for after, _ in chosen)
             words = [
                 f"{self.silos[number].name} hears of epoch {after[3]}"
@@ -237,7 +235,9 @@ class Search:
 
     def _rosters(self, group: Iterable[int]) -> tuple[int, ...]:
         needed = sum(1 << number for number in group)
-        return tuple(mask for mask in range(1, 1 << self.world.silos) if mask & needed == needed and mask.bit_count() > 1)
+        return tuple(
+            mask for mask in range(1, 1 << self.world.silos) if mask & needed == needed and mask.bit_count() > 1
+        )
 
     def _sums_of(self, state: State, attempt: int) -> Iterator[tuple[State, str]]:
         """Each silo is shown a roster, participants and lists, and asked whatever fits."""
@@ -279,7 +279,7 @@ class Search:
         silo, words = self.silos[0], Words(self.world, 2, (1 << self.world.silos) - 1)
         node = silo.offered(Node(Turn(PLAN), Bonds()), 2, None)
         void = void_of(self.world, 1, 0, (1 << many) - 1)
-        for work in (*words.keys(), words.contribute(words.roster, void)):
+        for work in (*words.before(), words.contribute(words.roster, void)):
             node = None if node is None else silo.asked(node, work)
         return node is not None and node.bonds.closed == 1
 
@@ -382,7 +382,7 @@ class Search:
         assert seated is not None
         found = {Behaviour(Said(), before)}
         node: Node | None = seated
-        for work in words.keys():
+        for work in words.before():
             node = None if node is None else silo.asked(node, work)
         open_ = [] if node is None else [node]
         seen = set(open_)
@@ -395,23 +395,18 @@ class Search:
                     open_.append(following)
         return undominated(found)
 
-    def _answers(
-        self, silo: SearchedSilo, words: Words, node: Node, voids: tuple[int, ...]
-    ) -> Iterator[Node | None]:
+    def _answers(self, silo: SearchedSilo, words: Words, node: Node, voids: tuple[int, ...]) -> Iterator[Node | None]:
         world, turn, me = self.world, node.turn, 1 << silo.number
         participants, survivors = world.mask(turn.participants), world.mask(turn.survivors)
         match turn.stage:
             case Stage.SHARED:
                 everybody = 2 * world.colluder - 1
                 shown = (None, *(void_of(world, through, turn.spoilt, everybody) for through in voids))
-                for among in subsets(words.roster):
-                    for void in shown:
-                        for dies in (False, True):
-                            yield silo.asked(node, words.contribute(among, void), dies=dies)
+                for among, void, dies in product(subsets(words.roster), shown, (False, True)):
+                    yield silo.asked(node, words.contribute(among, void), dies=dies)
             case Stage.SENT:
-                for names in subsets(participants):
-                    for dies in (False, True):
-                        yield silo.asked(node, words.sign(participants, names), dies=dies)
+                for names, dies in product(subsets(participants), (False, True)):
+                    yield silo.asked(node, words.sign(participants, names), dies=dies)
             case Stage.SIGNED:
                 yield self._reveal(silo, words, node, me)
                 yield silo.asked(node, words.reveal(participants, survivors, survivors), dies=True)
@@ -508,7 +503,9 @@ def most(states: set[State]) -> set[State]:
     Whatever follows from one state follows from another with freer silos: a silo takes back no word.
     """
     alike: dict[tuple[int, ...], list[State]] = {}
-    for state in sorted(states, key=lambda one: (sum(map(sum, one.silos)), -len(one.voids), -len(one.sums), -len(one.proofs), str(one))):
+    for state in sorted(
+        states, key=lambda one: (sum(map(sum, one.silos)), -len(one.voids), -len(one.sums), -len(one.proofs), str(one))
+    ):
         group = alike.setdefault(tuple(silo[3] for silo in state.silos), [])
         if not any(
             state.voids <= other.voids
@@ -542,8 +539,8 @@ def readable(world: World, roster: int, said: dict[int, Said], epochs: dict[int,
     for number, one in said.items():
         me = 1 << number
         reveals = [other.revealed for other in said.values() if other.revealed]
-        own[number] = one.dealt and sum(bool(l & p & me) for l, p, _ in reveals) + mine >= one.dealt
-        keys[number] = one.dealt and sum(bool(p & ~l & me) for l, p, _ in reveals) + mine >= one.dealt
+        own[number] = one.dealt and sum(bool(names & among & me) for names, among, _ in reveals) + mine >= one.dealt
+        keys[number] = one.dealt and sum(bool(among & ~names & me) for names, among, _ in reveals) + mine >= one.dealt
     held: dict[int, list[int]] = {}
     for number, one in said.items():
         others = bits(one.sent & ~(1 << number) & world.colluder - 1)
