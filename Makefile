@@ -30,7 +30,7 @@ test: $(VENV)/.installed ## All that a change could commonly break; ten minutes.
 test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile=random
 
-every-state: $(VENV)/.installed ## All states of a sealed sum and of a round, four and five silos; an hour.
+every-state: $(VENV)/.installed ## All states of a sealed sum and of a round of four and five silos.
 	FEDWARD_EVERY_STATE=1 $(BIN)/python -m pytest -s -n $(WORKERS) tests/simulation/test_every_state.py
 
 reliability: $(VENV)/.installed ## Kill coordinator and silo at every durable write of a study; half an hour.
