@@ -10,7 +10,7 @@ WORKERS ?= 2
 KEY ?= fedward-release.key
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global bench-revocation bench-poisoning release release-key locked
+.PHONY: help demo test test-slow every-state reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global bench-revocation bench-poisoning release release-key locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,9 @@ test: $(VENV)/.installed ## All that a change could commonly break; ten minutes.
 
 test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile=random
+
+every-state: $(VENV)/.installed ## All states of a sealed sum and of a round of four and five silos.
+	FEDWARD_EVERY_STATE=1 $(BIN)/python -m pytest -s -n $(WORKERS) tests/simulation/test_every_state.py
 
 reliability: $(VENV)/.installed ## Kill coordinator and silo at every durable write of a study; half an hour.
 	FEDWARD_CRASH_STRIDE=1 $(BIN)/python -m pytest tests/reliability

@@ -208,6 +208,7 @@ class Tasks:
         self._state.promises.require(place, tensor, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
+        self._state.promises.contribute(place, tensor, attempt.participants)
         silos = len(attempt.participants)
         self._gate.contribute(
             attempt.order(tensor),

@@ -4,18 +4,20 @@ Guarantees: for one sum of one round only one list of survivors is signed, in wh
 voided it, or it is proven that a sum was spoilt. Who has revealed does not void, and who has voided never reveals in
 the attempts that it voided. Of all sums that are offered under one label, only one is ever tried. A sum is called
 spoilt only if this silo has refused it. Every promise is durable before this silo says anything that rests on it
-(docs/design/sums.md, "Voided lists", "Spoilt sums"). `tasks` checks signatures and counts them.
+(docs/design/sums.md, "Voided lists", "Spoilt sums"). `bonds` has the rules of the lists; `tasks` checks signatures and
+counts them.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select, update
 
 from protos.messages import Place, Tensor
-from silo_agent.storage.errors import SumError, SurvivorsError
+from silo_agent.storage.bonds import Bonds
+from silo_agent.storage.errors import SumError
 from silo_agent.storage.keyed.anchored import Anchored
 from silo_agent.storage.keyed.digests import Digests
 
@@ -73,6 +75,16 @@ _spent = Table(
     Column("names", String, nullable=False),
 )
 """Lists that bind nobody any more, because a sum of their round was spoilt. Their sums count as opened for ever."""
+_among = Table(
+    "among",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True),
+    Column("tensor", String(16), primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("names", String, nullable=False),
+)
+"""The last attempt in which this silo contributed, and the participants among whom it did."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +95,6 @@ class Refusal:
     """Digest of the sum (`protos.chunks`)."""
     culprit: str
     """The silo whose own signed notes show the fault; empty if none show one."""
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """Latest attempts at a round, for one tensor; 0 for none."""
-
-    signed: int = 0
-    """In which this silo signed its list."""
-    revealed: int = 0
-    """In which this silo revealed."""
-    voided: int = 0
-    """Up to which this silo has promised to reveal nothing."""
-    closed: int = 0
-    """Up to which T silos have promised so: no sum of these attempts is ever opened."""
-    spoilt: int = 0
-    """Up to which a spoilt sum, of whatever tensor, has ended all that was begun in the round."""
-
-    @property
-    def over(self) -> int:
-        """The last attempt whose lists bind nobody any more."""
-        return max(self.closed, self.spoilt)
 
 
 class Promises:
@@ -118,8 +109,7 @@ class Promises:
     def binding(self, place: Place, tensor: Tensor) -> tuple[str, ...]:
         """The list to which this silo is bound for one sum of a round; empty if none that it signed still counts."""
         with self._engine.begin() as connection:
-            names, bound = _read(connection, place, tensor)
-        return names if _binds(names, bound) else ()
+            return _read(connection, place, tensor).list
 
     def lists_of(self, silo: str) -> list[tuple[Place, Tensor]]:
         """The sums whose lists this silo has signed and that name `silo`, of all rounds; none that were voided.
@@ -135,9 +125,9 @@ class Promises:
             ]
             for row in rows:
                 place = Place(row.study, row.round, 1)
-                names, bound = _read(connection, place, Tensor(row.tensor))
-                if silo in names and _binds(names, bound):
-                    attempt = max(1, bound.signed, bound.revealed)
+                bonds = _read(connection, place, Tensor(row.tensor))
+                if silo in bonds.list:
+                    attempt = max(1, bonds.signed, bonds.revealed)
                     found.append((replace(place, attempt=attempt), Tensor(row.tensor)))
         return found
 
@@ -148,25 +138,23 @@ class Promises:
         silo's contribution. Raises it also for an attempt whose sum was voided.
         """
         with self._anchored.binding(place) as connection:
-            before, bound = _read(connection, place, tensor)
-            if place.attempt <= max(bound.voided, bound.over):
-                msg = (
-                    f"the sum of {tensor} of round {place.round}, attempt {place.attempt}, was voided or spoilt; it is"
-                    " not signed"
-                )
-                raise SurvivorsError(msg)
-            if _binds(before, bound) and before != names:
-                raise SurvivorsError(_second(place, tensor, before))
-            if before and not bound.signed:
-                # A version that kept no reveals stored the list, so this silo may have revealed it.
-                bound = replace(bound, revealed=place.attempt)
-            _write(connection, place, tensor, names, replace(bound, signed=max(bound.signed, place.attempt)))
+            bonds = _read(connection, place, tensor)
+            _write(connection, place, tensor, bonds.sign(place.attempt, names, _of(place, tensor)))
 
     def require(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
         """Raise `SurvivorsError` if this silo is bound to another list than these names."""
-        bound = self.binding(place, tensor)
-        if bound and bound != names:
-            raise SurvivorsError(_second(place, tensor, bound))
+        with self._engine.begin() as connection:
+            _read(connection, place, tensor).require(names, _of(place, tensor))
+
+    def contribute(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
+        """Record the participants among whom this silo is about to contribute. The same again changes nothing.
+
+        Raises `SurvivorsError` if it has contributed in this attempt among others. A process that dies after it has
+        sealed may be told of others, but the masks on the stored bytes stay.
+        """
+        with self._engine.begin() as connection:
+            bonds = _read(connection, place, tensor)
+            _write(connection, place, tensor, bonds.contribute(place.attempt, names, _of(place, tensor)))
 
     def reveal(self, place: Place, tensor: Tensor) -> None:
         """Record that this silo is about to reveal.
@@ -174,12 +162,8 @@ class Promises:
         Raises `SurvivorsError` if it has voided this attempt's sum, or if a spoilt sum has ended this attempt.
         """
         with self._anchored.binding(place) as connection:
-            names, bound = _read(connection, place, tensor)
-            if place.attempt <= max(bound.voided, bound.spoilt):
-                who = "a member has spoilt" if place.attempt <= bound.spoilt else "this silo has voided"
-                msg = f"{who} the sum of {tensor} of round {place.round}, so this silo reveals nothing for it"
-                raise SurvivorsError(msg)
-            _write(connection, place, tensor, names, replace(bound, revealed=max(bound.revealed, place.attempt)))
+            bonds = _read(connection, place, tensor)
+            _write(connection, place, tensor, bonds.reveal(place.attempt, _of(place, tensor)))
 
     def void(self, place: Place, tensor: Tensor, through: int) -> bool:
         """Promise to reveal nothing of this round's tensor in the attempts up to `through`, if nothing was revealed.
@@ -188,23 +172,20 @@ class Promises:
         spoilt sum has ended.
         """
         with self._anchored.binding(place) as connection:
-            names, bound = _read(connection, place, tensor)
-            unknown = bool(names) and not bound.signed
-            if unknown or bound.revealed > bound.over:
-                return False
-            _write(connection, place, tensor, names, replace(bound, voided=max(bound.voided, through)))
-        return True
+            bonds = _read(connection, place, tensor).void(through)
+            if bonds is not None:
+                _write(connection, place, tensor, bonds)
+        return bonds is not None
 
     def voided(self, place: Place, tensor: Tensor) -> int:
         """The last attempt of the round up to which this silo has voided the tensor's sums; 0 if none."""
         with self._engine.begin() as connection:
-            return _read(connection, place, tensor)[1].voided
+            return _read(connection, place, tensor).voided
 
     def close(self, place: Place, tensor: Tensor, through: int) -> None:
         """Record that T silos have voided the attempts up to `through`. A list that was signed there binds no more."""
         with self._engine.begin() as connection:
-            names, bound = _read(connection, place, tensor)
-            _write(connection, place, tensor, names, replace(bound, closed=max(bound.closed, through)))
+            _write(connection, place, tensor, _read(connection, place, tensor).close(through))
 
     def open(self, place: Place, label: str, sha256: str) -> None:
         """Record the sum that is about to be opened under a label. Raises `SumError` if another was tried before."""
@@ -256,18 +237,13 @@ def key_sums(connection: Connection, digests: Digests) -> None:
         connection.execute(update(_sums).where(_sums.c.label == row.label).values(sha256=keyed))
 
 
-def _binds(names: tuple[str, ...], bound: _Bound) -> bool:
-    """Whether a signed list counts: it is neither voided nor spoilt. If its attempt is unknown, it is never voided."""
-    return bool(names) and (bound.signed > bound.over or not (bound.signed or bound.spoilt))
-
-
 def _spend(connection: Connection, place: Place, spoilt: int) -> None:
     """Keep the lists that a spoilt sum frees. Another list will take their place, and their sums may be open."""
     of_round = (_survivors.c.study == place.study, _survivors.c.round == place.round)
     for row in connection.execute(select(_survivors).where(*of_round)).all():
-        names, bound = _read(connection, place, Tensor(row.tensor))
-        if _binds(names, bound) and bound.signed <= spoilt:
-            key = _key(place, Tensor(row.tensor)) | {"attempt": max(1, bound.signed, bound.revealed)}
+        bonds = _read(connection, place, Tensor(row.tensor))
+        if bonds.binds and bonds.signed <= spoilt:
+            key = _key(place, Tensor(row.tensor)) | {"attempt": max(1, bonds.signed, bonds.revealed)}
             connection.execute(insert(_spent).values(**key, names=row.names))
 
 
@@ -283,34 +259,37 @@ def _spoilt(connection: Connection, place: Place) -> int:
     return 0 if row is None else int(row.spoilt)
 
 
-def _second(place: Place, tensor: Tensor, names: tuple[str, ...]) -> str:
-    return (
-        f"this silo has signed a list of survivors for {tensor} of round {place.round}: {', '.join(names)}; it takes"
-        " part in no sum of others, so these silos must take part, or enough silos must void the list"
-    )
+def _of(place: Place, tensor: Tensor) -> str:
+    return f"{tensor} of round {place.round}"
 
 
 def _key(place: Place, tensor: Tensor) -> dict[str, object]:
     return {"study": place.study, "round": place.round, "tensor": str(tensor)}
 
 
-def _read(connection: Connection, place: Place, tensor: Tensor) -> tuple[tuple[str, ...], _Bound]:
+def _read(connection: Connection, place: Place, tensor: Tensor) -> Bonds:
     rows = []
-    for table in (_survivors, _promises):
+    for table in (_survivors, _promises, _among):
         wanted = [table.c[column] == value for column, value in _key(place, tensor).items()]
         rows.append(connection.execute(select(table).where(*wanted)).first())
-    listed, bound = rows
-    names = () if listed is None else tuple(json.loads(listed.names))
-    kept = () if bound is None else (bound.signed, bound.revealed, bound.voided, bound.closed)
-    return names, replace(_Bound(*kept), spoilt=_spoilt(connection, place))
+    listed, kept, among = rows
+    bonds = Bonds(spoilt=_spoilt(connection, place))
+    if listed is not None:
+        bonds = replace(bonds, names=tuple(json.loads(listed.names)))
+    if kept is not None:
+        bonds = replace(bonds, signed=kept.signed, revealed=kept.revealed, voided=kept.voided, closed=kept.closed)
+    if among is not None:
+        bonds = replace(bonds, sent=among.attempt, among=tuple(json.loads(among.names)))
+    return bonds
 
 
-def _write(connection: Connection, place: Place, tensor: Tensor, names: tuple[str, ...], bound: _Bound) -> None:
+def _write(connection: Connection, place: Place, tensor: Tensor, bonds: Bonds) -> None:
     key = _key(place, tensor)
-    signed, revealed, voided, closed, _ = astuple(bound)
+    kept = {name: getattr(bonds, name) for name in ("signed", "revealed", "voided", "closed")}
     for table, values in (
-        (_survivors, {"names": json.dumps(names)} if names else None),
-        (_promises, {"signed": signed, "revealed": revealed, "voided": voided, "closed": closed}),
+        (_survivors, {"names": json.dumps(bonds.names)} if bonds.names else None),
+        (_promises, kept),
+        (_among, {"attempt": bonds.sent, "names": json.dumps(bonds.among)} if bonds.sent else None),
     ):
         if values is not None:
             connection.execute(delete(table).where(*(table.c[column] == value for column, value in key.items())))

@@ -21,6 +21,7 @@ from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
 from protos.messages import Signature, Task, Tensor
+from silo_agent.agent import Agent
 from silo_agent.protocol import tasks
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.storage.promises import Promises
@@ -115,6 +116,27 @@ def test_nobody_contributes_among_fewer_than_the_threshold(eight):
     refused(coordinator, VICTIM, Task.CONTRIBUTE, "roster", "has 4 silos, but 5 of the study's 8 must take part")
     assert silos[VICTIM].charges == []
     assert (place, "counts") not in silos[VICTIM].client.uploads
+
+
+def test_who_has_died_after_it_sealed_contributes_among_nobody_else(eight, monkeypatch):
+    """The process dies before its turn is kept; what it has sealed keeps the masks that it had among the first."""
+    coordinator, silos = eight(5)
+    place, roster = coordinator.begin(0)
+    asked = coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS)
+    first = tuple(sorted((VICTIM, COLLUDER, *VANISH, "fir")))
+    parts = tuple(part for part in asked.parts if part.silo in first)
+    with monkeypatch.context() as dying:
+        dying.setattr(Agent, "_keep", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            coordinator.ask(VICTIM, replace(asked, participants=first, parts=parts))
+    silos[VICTIM].restart()
+    coordinator.ask(VICTIM, asked)
+    refused(coordinator, VICTIM, Task.CONTRIBUTE, "survivors", "sealed its contribution", "among alder, birch, cedar")
+    assert (place, "counts") not in silos[VICTIM].client.uploads
+
+
+def _dies(*_):
+    raise KeyboardInterrupt
 
 
 def test_nobody_shares_secrets_with_fewer_than_the_threshold(eight, monkeypatch):

@@ -63,6 +63,16 @@ def test_another_sum_has_promises_of_its_own(promises, place, tensor):
     assert (promises.voided(PLACE, HEADS), promises.voided(place, tensor)) == (0, 3)
 
 
+def test_in_one_attempt_a_silo_contributes_among_the_same_silos_only(promises):
+    promises.contribute(PLACE, HEADS, NAMES)
+    promises.contribute(PLACE, HEADS, NAMES)
+    with pytest.raises(SurvivorsError, match="in attempt 3 among east, north, west; it seals none among others"):
+        promises.contribute(PLACE, HEADS, OTHERS)
+    promises.contribute(PLACE, Tensor.ENCODER, OTHERS)
+    promises.contribute(at(4), HEADS, OTHERS)
+    assert promises.binding(PLACE, HEADS) == ()
+
+
 # --- voids ------------------------------------------------------------------------------------------------------------
 def test_who_has_voided_neither_reveals_nor_signs_in_those_attempts(promises):
     promises.sign(at(2), HEADS, NAMES)
