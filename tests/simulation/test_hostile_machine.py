@@ -1,9 +1,10 @@
 """Hostile members among every disturbance: no order of what they do and what goes wrong breaks what is promised.
 
 Up to t members of a study of 4 to 8 silos spoil sums, deal wrong shares, accuse others, share false models, fall
-silent, garble notes, contradict, and forge metrics. Silos and coordinator die, messages are lost, and time passes. The gate,
-the policy and the ledgers are the real ones. However it goes, the study ends with a model that all honest silos hold,
-by a hostile silo's name, or by the smallest set that can be proven; and nobody honest is named or loses its seat.
+silent, garble keys and notes, contradict, and forge metrics. Silos and coordinator die, messages are lost, and time
+passes. The gate, the policy and the ledgers are the real ones. However it goes, the study ends with a model that all
+honest silos hold, by a hostile silo's name, or by the smallest set that can be proven; and nobody honest is named or
+left out.
 """
 
 from collections import Counter
@@ -71,6 +72,11 @@ class Hostile(Disturbed):
         silo = self.guilty[number % len(self.guilty)]
         act(silo, *given)
         self.acts[act.__name__] += 1
+
+    @rule(number=numbers, after=turns, first=numbers)
+    def offer_bad_keys(self, number, after, first):
+        self.act(number, hostility.offer_bad_keys)
+        self.go_on(after, first)
 
     @rule(number=numbers, of=tensors, after=turns, first=numbers)
     def spoil(self, number, of, after, first):
@@ -268,7 +274,7 @@ def federations(quick_folders, credentials, hub):
 
 
 def test_whatever_hostile_members_do_the_study_ends_as_promised(federations):
-    reached = play(Hostile, federations, examples=8, rules=RULES)
+    reached = play(Hostile, federations, examples=6, rules=RULES)
     assert reached[Life.FINISHED], reached
 
 

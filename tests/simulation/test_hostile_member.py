@@ -14,7 +14,8 @@ from crypto.errors import RecoveryRefused
 from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.unmasking import _shares_key
 from policies.plan import quorum
-from protos.messages import Tensor
+from protos.messages import Note, Task, Tensor
+from support import hostility
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 
@@ -201,3 +202,21 @@ def test_a_complaint_that_nothing_can_decide_names_nobody_and_nobody_leaves_for_
     progress = run.to_its_end()
     assert (progress.life, progress.spoilt) == (Life.FINISHED, ((CEDAR, ELM),))
     assert not any(one.why for one in progress.silos)
+
+
+@pytest.mark.parametrize("act", ["greets", "offers"])
+def test_who_offers_or_greets_wrongly_is_named_by_two_pairs_and_nobody_leaves_for_having_said_so(among, act):
+    """Alder is the first, so all others read what it has sent."""
+    run = among(4, 1, [ALDER])
+    guilty = run.federation.silos[ALDER]
+    guilty.hostile = True
+    if act == "greets":
+        hostility.garble(guilty, Note.GREETING, -1)
+    else:
+        hostility.offer_bad_keys(guilty)
+        guilty.silent = lambda work: work.task is Task.GREET  # its own agent would dispute its own keys
+    progress = run.to_its_end()
+    assert progress.life is Life.FINISHED, progress.why
+    assert all(ALDER in pair and len(pair) == 2 for pair in progress.spoilt), progress.spoilt
+    assert {one.name for one in progress.silos if one.why} <= {ALDER}
+    assert not set(run.federation.coordinator.round.complaints) - {ALDER}

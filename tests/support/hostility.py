@@ -12,10 +12,11 @@ from coordinator.core.state import Phase
 from coordinator.work import TASKS
 from crypto.entropy import SystemEntropy
 from crypto.errors import RecoveryRefused
+from crypto.secagg.agreement import _offer_message
 from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.packages import seal_note
 from crypto.secagg.unmasking import _shares_key
-from protos.messages import FALSE_MODEL, Confirm, Note, Place, Task, Tensor, UploadHeader
+from protos.messages import FALSE_MODEL, Answer, Confirm, Note, Place, Task, Tensor, UploadHeader
 from silo_agent.protocol.catching_up import pack
 from silo_agent.protocol.membership import Membership
 from support.simulated_silo import SimulatedSilo
@@ -28,9 +29,22 @@ GARBLED = (Note.GREETING, Note.KEYS, Note.SHARES, Note.REVEAL, Note.HEADS)
 
 def behave(silo: SimulatedSilo) -> None:
     """Do from now on what is asked."""
-    for act in ("spoils", "bends", "says", "silent", "deals", "accuses"):
+    for act in ("offers", "spoils", "bends", "says", "silent", "deals", "accuses"):
         if act in vars(silo):
             setattr(silo, act, type(silo).__dataclass_fields__[act].default)
+
+
+def offer_bad_keys(silo: SimulatedSilo) -> None:
+    """Offer a second key that is none, and sign the offer."""
+
+    def offer(answer: Answer) -> Answer:
+        if answer.member is None:
+            return answer
+        kem = b"\xff" * len(answer.member.kem_key)
+        signature = silo.credential.sign(_offer_message(answer.place.study, answer.member.public_key, kem))
+        return replace(answer, member=replace(answer.member, kem_key=kem, signature=signature))
+
+    silo.offers = offer
 
 
 def spoil(silo: SimulatedSilo, tensors: frozenset[Tensor]) -> None:

@@ -85,6 +85,7 @@ class _Client:
         return silo.work
 
     def answer(self, answer: Answer) -> None:
+        answer = self.silo.offers(answer)
         self.silo.witness.says(codec.answer_to_wire(answer))
         self._send(lambda: self.silo.coordinator.answer(answer, self.silo.name))
 
@@ -214,6 +215,9 @@ class _LedgerGate(Gate):
         self._silo = silo
         super().__init__(silo.credential, policy, ledger, state, Metrics(), require_approved=approved)
 
+    def _require_same_policy(self) -> None:
+        """Nobody edits the policy here, and to read it at every question would take a quarter of the time."""
+
     def contribute(self, order: Order, *given: Any, **words: Any) -> Path:
         path = super().contribute(order, *given, **words)
         draw = max(attempt for tensor, attempt in self._draws(order.study, order.place) if tensor == order.tensor)
@@ -291,6 +295,8 @@ class SimulatedSilo:
     """Whether it is hostile, and puts residues of no meaning in the place of its contribution."""
     bends: Callable[[UploadHeader, bytes], bytes] = lambda _, content: content
     """What it uploads in the place of a note, if it is hostile."""
+    offers: Callable[[Answer], Answer] = lambda answer: answer
+    """What it answers to an offer, if it is hostile."""
     says: Callable[[Confirm], Confirm] = lambda confirm: confirm
     """What it confirms or disputes in the place of what its agent does, if it is hostile."""
     silent: Callable[[Work], bool] = lambda _: False
