@@ -1,5 +1,8 @@
 """Members that spoil sums, deal wrong shares or accuse others falsely, and honest silos that do what they are asked.
 
+Here is what exactly follows from one act. What may follow from any order of acts and disturbances is in
+`test_hostile_machine.py`.
+
 The study ends with a model, by a guilty silo's name, or by a set that holds one. After every turn the witness checks
 that no two sums were read from which one hospital's contribution follows: of each epoch at most one list, no draw in
 two of them. A spoilt sum counts as read. Where the silos have ledgers, the gate and the policy are the real ones.
@@ -131,15 +134,11 @@ def test_a_sum_that_follows_an_opened_one_is_made_anew_with_the_whole_round(amon
 @pytest.mark.parametrize(
     ("silos", "colluders", "guilty", "mode"),
     [
-        (6, 1, [ALDER], "distributed"),
-        (7, 1, [FIR], "local"),
         (7, 2, [ALDER, ELM], "distributed"),
         (8, 2, [BIRCH, CEDAR], "local"),
-        (8, 1, [CEDAR], "distributed"),
-        (6, 2, [FIR], "local"),
     ],
 )
-def test_nobody_honest_is_named_whoever_spoils(among, silos, colluders, guilty, mode):
+def test_two_that_spoil_all_to_the_end_have_nobody_honest_named(among, silos, colluders, guilty, mode):
     spoil(among(silos, colluders, guilty, mode=mode)).to_its_end()
 
 
