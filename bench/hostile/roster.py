@@ -95,6 +95,8 @@ def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Figure], dict[st
             print(f"inside: {row.name}", flush=True)
             load: Load = attacker(folder, core, FLOOD_SECONDS) if row.floods else neutral(core)
             seen[row.name], _ = watched(federation, load)
+            # A run that is cut short has told what it has seen.
+            print(_line(row.name, seen[row.name], seen.get(honest[row.mode].name)), flush=True)
     lines = [_line(one.name, seen[one.name]) for one in honest.values()]
     lines += [_line(row.name, seen[row.name], seen[honest[row.mode].name]) for row in rows]
     return lines, {name: vars(one) for name, one in seen.items()}
@@ -102,7 +104,7 @@ def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Figure], dict[st
 
 def _study(number: int, row: Row) -> dict[str, object]:
     """The study of a row."""
-    return study(ROUNDS, silos=ALL, mode=row.mode, deadlines=LIMITS, name=f"abuse-{number}")
+    return study(ROUNDS, silos=ALL, mode=row.mode, deadlines=LIMITS, max_attempts=8, name=f"abuse-{number}")
 
 
 def _write(file: Path, plan: dict[str, Any]) -> None:

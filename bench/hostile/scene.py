@@ -46,7 +46,7 @@ noise_modes: [local, distributed]
 colluders: 1
 encoder_sealing: ring
 smallest_domain: 0
-limits: {study_epsilon: 8.0, round_epsilon: 8.0, rounds: 200, charged_attempts: 5, architectures: [mlp],
+limits: {study_epsilon: 8.0, round_epsilon: 8.0, rounds: 200, charged_attempts: 8, architectures: [mlp],
          encoder_weights: 500000, representation: 16, sampling_rate: 0.1, clip: 1.0}
 split: {encoder: 1.0, heads: 1.0, counts: 1.0, metrics: 1.0}
 publish: []
