@@ -121,6 +121,11 @@ class Hostile(Disturbed):
         self.act(number, hostility.hold_another_model)
         self.go_on(after, first)
 
+    @rule(number=numbers, after=turns, first=numbers)
+    def call_spoilt(self, number, after, first):
+        self.act(number, hostility.call_spoilt)
+        self.go_on(after, first)
+
     @rule(number=numbers, victim=numbers, after=turns, first=numbers)
     def state_a_culprit(self, number, victim, after, first):
         self.act(number, hostility.state_a_culprit, victim)
@@ -163,6 +168,10 @@ class Hostile(Disturbed):
         sets = [set(one) for size in range(colluders + 1) for one in combinations(everybody, size)]
         explaining = [one for one in sets if all(one & names for names in lists)]
         assert named == (set.intersection(*explaining) if lists else set()), (named, lists)
+        spare = len(progress.active) - quorum.needed(self.federation.study)
+        spared = [one & set(progress.active) for one in explaining if len(one & set(progress.active)) <= spare]
+        if lists and self.federation.running and spared and all(spared):
+            assert progress.aside, f"nobody sits out, though {spared} could"
         if progress.aside:
             assert set(progress.aside) in explaining or set(progress.aside) | named in explaining, progress.aside
             assert len(set(progress.active) - set(progress.aside)) >= quorum.needed(self.federation.study)
@@ -230,6 +239,8 @@ class Hostile(Disturbed):
         elif progress.life is not Life.FINISHED:
             assert progress.life is Life.ENDED, coordinator.round
             assert any(name in progress.why for name in self.names), progress.why
+            left, culprits = len(progress.active) < len(self.silos), set(coordinator.round.culprits)
+            assert left or progress.spoilt or (culprits and culprits <= self.names), progress.why
         else:
             self.all_honest_silos_hold_one_model()
         self.federation.__exit__()
@@ -274,7 +285,7 @@ def federations(quick_folders, credentials, hub):
 
 
 def test_whatever_hostile_members_do_the_study_ends_as_promised(federations):
-    reached = play(Hostile, federations, examples=6, rules=RULES)
+    reached = play(Hostile, federations, examples=4, rules=RULES)
     assert reached[Life.FINISHED], reached
 
 

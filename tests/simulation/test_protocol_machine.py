@@ -21,7 +21,7 @@ from protos.messages import Task
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 from support.simulated_machine import Disturbed, numbers, play, turns
 
-EXAMPLES, RULES = 60, 12
+EXAMPLES, RULES = 100, 12
 SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
 """Silos, min_silos, colluders, sealing of the encoder."""
 

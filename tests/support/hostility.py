@@ -136,6 +136,20 @@ def misjudge(silo: SimulatedSilo) -> None:
     _saying(silo, Task.JUDGE, say)
 
 
+def call_spoilt(silo: SimulatedSilo) -> None:
+    """Refuse a sum that is right, and state that it is spoilt."""
+
+    def say(confirm: Confirm) -> Confirm:
+        if confirm.task is Task.OPEN and not confirm.dispute:
+            return Confirm(confirm.place, Task.OPEN, confirm.tensor, dispute="opening", explanation="it does not open")
+        if confirm.task is Task.RECOUNT and confirm.dispute:
+            signature = silo.credential.sign(silo.coordinator.round.statement("").to_sign())
+            return Confirm(confirm.place, Task.RECOUNT, confirm.tensor, signature=signature)
+        return confirm
+
+    silo.says = say
+
+
 def state_a_culprit(silo: SimulatedSilo, victim: int) -> None:
     """State of a spoilt sum that what another silo has signed shows the fault."""
 
