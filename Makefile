@@ -128,7 +128,7 @@ bench-local-global: $(VENV)/.installed ## LG-FedAvg: two-class digits at 100 sil
 bench-choice: $(VENV)/.installed ## Shared, personal and chosen models of the hospitals of two data sets; half an hour; DATA=folder.
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.choice $(if $(DATA),--data $(DATA))
 
-abuse: $(VENV)/.installed ## One hostile member beside a study of three honest silos, and beside none; a quarter of an hour.
+abuse: $(VENV)/.installed ## One hostile member beside a study of three honest silos, and in the roster of one; 20 minutes.
 	$(BIN)/python -m bench.abuse
 
 bench-noise: $(VENV)/.installed ## Nanoseconds of a value of training noise, and training with noise against without.

@@ -26,11 +26,20 @@ class EnrolmentError(CryptoError):
     """A key, a request or an authority cannot be made or used as asked. Nothing was overwritten."""
 
 
-class SignatureRefused(CryptoError):
+class PeerRefused(CryptoError):
+    """Another silo has sent something wrong, if `culprit` names one. This side alone says so, and proves nothing."""
+
+    def __init__(self, message: str, culprit: str = "") -> None:
+        """`culprit` is empty if it does not lie at one silo."""
+        super().__init__(message)
+        self.culprit = culprit
+
+
+class SignatureRefused(PeerRefused):
     """A signature does not belong to these bytes and this identity."""
 
 
-class RosterRefused(CryptoError):
+class RosterRefused(PeerRefused):
     """A roster is malformed, or is not the roster that this silo made an offer for."""
 
 

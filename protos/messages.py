@@ -148,8 +148,8 @@ CONFIRMED = (
 """Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
 SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT, Task.SOLVE, Task.ADOPT)
 """Tasks of the sums. The silos that take part in them are fixed."""
-COMPLAINED = (Task.TAKE, Task.CHECK)
-"""Tasks in which a silo may complain about what another has sealed for it."""
+COMPLAINED = (Task.GREET, Task.DEAL, Task.TAKE, Task.CHECK)
+"""Tasks in which a silo may complain about another's keys or greeting, or about what another has sealed for it."""
 ADDED = SUMMED[1:]
 """Tasks after the adding. The silos whose contributions are in the sum are fixed."""
 

@@ -52,6 +52,7 @@ from coordinator.core.events import (
 from coordinator.core.phases import Outcome, abort, acted, complain, end, enter, lose, rostered
 from coordinator.core.state import (
     COLLECTED,
+    COMPLAINED,
     CONFIRMED,
     JUDGED,
     OVER,
@@ -248,12 +249,12 @@ def _words(silo: str, confirm: Confirm) -> str:
 
 
 def _complained(state: Round, event: Complained, now: float) -> Outcome:
-    """End the attempt because of what a silo has sealed for another. Nothing was uploaded yet.
+    """End the attempt because of what a silo has offered, sent or sealed for another. Nothing was uploaded yet.
 
     Nobody is set aside for having complained: if the evidence does not show who lied, it is one of the two.
     """
     silo, confirm = event.silo, event.confirm
-    due = confirm.task is CONFIRMED[state.phase] and silo in state.present and silo not in state.done
+    due = confirm.task is COMPLAINED[state.phase] and silo in state.asked
     if not due or confirm.culprit not in state.names or confirm.culprit == silo:
         msg = f"{silo} has nothing to complain about in the phase {state.phase}"
         raise OutOfTurnError(msg)
@@ -410,7 +411,7 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     **dict.fromkeys(((phase, Uploaded) for phase in COLLECTED), _collected),
     **dict.fromkeys(((phase, Confirmed) for phase in COLLECTED), _disputed),
     **dict.fromkeys(((phase, Confirmed) for phase in CONFIRMED), _confirmed),
-    **dict.fromkeys(((phase, Complained) for phase in (Phase.TAKE, Phase.CHECK)), _complained),
+    **dict.fromkeys(((phase, Complained) for phase in COMPLAINED), _complained),
     **dict.fromkeys(((phase, Restarted) for phase in _LIVE), _restarted),
     **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),
     **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),

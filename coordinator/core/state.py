@@ -76,6 +76,13 @@ CONFIRMED = {
     Phase.ADOPT: Task.ADOPT,
 }
 """The task that all silos concerned must confirm before a phase ends."""
+COMPLAINED = {
+    Phase.GREET: Task.GREET,
+    Phase.DEAL: Task.DEAL,
+    Phase.TAKE: Task.TAKE,
+    Phase.CHECK: Task.CHECK,
+}
+"""The task in which a silo may complain about what another has offered, sent or sealed."""
 JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.OPEN, Phase.RECOUNT, Phase.ADOPT)
 """The phases in which silos judge the same bytes. What one silo objects to there, others may object to as well, so all
 are heard before anything follows from it."""

@@ -136,7 +136,7 @@ class Roster:
                     f"{entry.name!r} did not offer the keys in the roster for this study;"
                     " ask that silo to offer its keys again"
                 )
-                raise SignatureRefused(msg) from None
+                raise SignatureRefused(msg, entry.name) from None
 
 
 class PairSecrets(Mapping[str, bytes]):
@@ -234,7 +234,7 @@ class EphemeralKey:
                     msg = (
                         f"the second key of {other.name!r} is no ML-KEM-768 key; ask that silo to offer its keys again"
                     )
-                    raise RosterRefused(msg) from None
+                    raise RosterRefused(msg, other.name) from None
                 ciphertexts.append(ciphertext)
                 secrets.append(self._secret(roster, me, other, kem_secret, ciphertext))
         signature = self._credential.sign(_greeting_message(roster, me, ciphertexts))
@@ -248,8 +248,8 @@ class EphemeralKey:
         """Derive the secret with each other member from this silo's `Greeting.secrets` and the earlier names' notes.
 
         Notes of other silos are not read. Raises what `greet` raises, and `SealError` if `own` was not kept for this
-        roster. Raises `RosterRefused` or `SignatureRefused` if the note of an earlier name is missing, malformed or not
-        signed by that silo for this roster.
+        roster. Raises `RosterRefused` or `SignatureRefused`, with that silo as culprit, if the note of an earlier name
+        is missing, malformed or not signed by that silo for this roster.
         """
         trust = trust or self._credential.trust
         self._check(roster, me, trust)
@@ -281,14 +281,14 @@ class EphemeralKey:
         end = len(_GREETING) + _CIPHERTEXT * (len(names) - first)
         if not end < len(note) <= end + MAX_SIGNATURE or not note.startswith(_GREETING):
             msg = f"the greeting of {sender.name!r} is missing, cut or of another version; have it sent again"
-            raise RosterRefused(msg)
+            raise RosterRefused(msg, sender.name)
         ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(len(_GREETING), end, _CIPHERTEXT)]
         message = _greeting_message(roster, sender.name, ciphertexts)
         try:
             sender.verify(trust, message, note[end:])
         except SignatureRefused:
             msg = f"the greeting of {sender.name!r} was not signed by that silo for this roster; have it sent again"
-            raise SignatureRefused(msg) from None
+            raise SignatureRefused(msg, sender.name) from None
         return ciphertexts[names.index(me) - first]
 
     def _secret(self, roster: Roster, me: str, other: RosterEntry, kem_secret: bytes, ciphertext: bytes) -> bytes:
@@ -302,7 +302,7 @@ class EphemeralKey:
             msg = (
                 f"the first key of {other.name!r} is no X25519 key or a weak one; ask that silo to offer its keys again"
             )
-            raise RosterRefused(msg) from None
+            raise RosterRefused(msg, other.name) from None
         first, second = sorted((me, other.name))
         return derive(
             shared + kem_secret, canonical("pair", first, second, ciphertext), salt=bytes.fromhex(roster.digest)

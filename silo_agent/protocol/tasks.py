@@ -18,7 +18,7 @@ import structlog
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
-from crypto.errors import CryptoError, FrameError, OpeningRefused, RecoveryRefused, RosterRefused
+from crypto.errors import CryptoError, FrameError, OpeningRefused, PeerRefused, RecoveryRefused, RosterRefused
 from crypto.rings.rings import ring_of
 from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
@@ -192,9 +192,10 @@ class Tasks:
 
     def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes]:
         """Whom this silo complains about because of a fault, and the evidence if it can be shown (`bundles.liar`)."""
-        if attempt.work.task not in COMPLAINED or not isinstance(fault, RecoveryRefused):
+        if attempt.work.task not in COMPLAINED or not isinstance(fault, PeerRefused | RecoveryRefused):
             return "", b""
-        shown = fault.evidence + bytes.fromhex(attempt.membership.roster.digest) if fault.evidence else b""
+        evidence = fault.evidence if isinstance(fault, RecoveryRefused) else b""
+        shown = evidence + bytes.fromhex(attempt.membership.roster.digest) if evidence else b""
         return fault.culprit, shown
 
     def _contribute(self, attempt: Attempt) -> None:

@@ -1,151 +1,48 @@
 """The whole protocol under every disturbance at once: no order of them breaks an invariant of the sums.
 
 Silos and coordinator die at any moment, messages are lost, late, doubled and repeated, time passes; and the coordinator
-may tell some silos of other survivors, with a silo beside it that signs whatever list it is given.
+may repeat old words, and tell some silos of other survivors, with a silo beside it that signs whatever list it is
+given. What a hostile silo does beside an honest coordinator is in `test_hostile_machine.py`.
 """
 
-import os
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import Phase as HypothesisPhase
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from policies.plan import quorum
 from protos.messages import Task
-from silo_agent.protocol.client import CallRefused
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
+from support.simulated_machine import Disturbed, numbers, play, turns
 
-EXAMPLES, RULES = 60, 12
-MORE = int(os.environ.get("FEDWARD_PROTOCOL_EXAMPLES", "0"))
-"""So many new examples, instead of those that are the same every time."""
+EXAMPLES, RULES = 100, 12
 SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
 """Silos, min_silos, colluders, sealing of the encoder."""
 
 shapes = st.sampled_from(SHAPES)
-numbers = st.integers(0, 4)
-turns = st.integers(0, 40)
-fates = st.sampled_from(["lost", "unanswered", "late", "twice"])
 
 
-class Protocol(RuleBasedStateMachine):
-    """One study; a rule names a silo by its place in the roster."""
-
-    def __init__(self, federations, reached):
-        super().__init__()
-        self.give, self.reached, self.deaths = federations, reached, 0
+class Protocol(Disturbed):
+    """One study, and a coordinator that may lie."""
 
     @initialize(shape=shapes, begun=st.booleans())
     def begin(self, shape, begun):
-        self.federation = self.give(shape, begun)
-        self.coordinator, self.witness = self.federation.coordinator, self.federation.witness
-        self.silos = list(self.federation.silos.values())
+        self.begin_with(self.give(shape, begun))
         self.coordinator.colluder = self.silos[1].credential if shape[2] else None
 
-    def pick(self, number):
-        return self.silos[number % len(self.silos)]
-
-    def asked(self, number):
-        """The number-th of those who are up and asked for something."""
-        asked = [silo for silo in self.silos if silo.up and self.coordinator.work(silo.name)]
-        return asked[number % len(asked)] if asked else None
-
-    def go_on(self, turns, first=0, until=()):
-        """Silos do what is asked, in any order, and the coordinator adds; where nobody can, time passes."""
-        for turn in range(turns):
-            if not self.federation.running or self.coordinator.round.phase in until:
-                return
-            if silo := self.asked(first + turn):
-                silo.step()
-            elif self.coordinator.adding:
-                self.coordinator.add()
-            elif self.coordinator.round.phase is Phase.WAIT:
-                self.come_back()
-            else:
-                self.coordinator.pass_deadline()
-
-    def come_back(self):
-        for silo in self.silos:
-            self.begin_again(silo, back=True)
-
-    def begin_again(self, silo, back):
-        if back and not silo.up:
-            silo.restart()
-
-    # --- what goes well ------------------------------------------------------------------------------------------
-    @rule(turns=turns, first=numbers)
-    def come_back_and_work(self, turns, first):
-        self.come_back()
-        self.go_on(turns, first)
-
-    # --- what goes wrong -----------------------------------------------------------------------------------------
-    @rule(after=turns, number=numbers, fate=fates, back=st.booleans())
-    def lose_or_double_a_message(self, after, number, fate, back):
-        self.go_on(after, number)
-        if silo := self.asked(number):
-            silo.step(fate)
-            self.begin_again(silo, back)
-
-    @rule(after=turns, number=numbers)
-    def deliver_late(self, after, number):
-        self.go_on(after, number)
-        self.pick(number).deliver_late()
-
-    @rule(after=turns, number=numbers, write=st.integers(1, 6), back=st.booleans())
-    def die_at_a_durable_write(self, after, number, write, back):
-        self.go_on(after, number)
-        if silo := self.asked(number):
-            silo.step(dies_at=write)
-            self.deaths += not silo.up
-            self.begin_again(silo, back)
-
-    @rule(after=turns, number=numbers, back=st.booleans())
-    def die(self, after, number, back):
-        self.go_on(after, number)
-        self.pick(number).die()
-        self.begin_again(self.pick(number), back)
-
+    # --- what goes wrong on purpose ------------------------------------------------------------------------------
     @rule(after=turns, number=numbers, which=st.integers(0, 60))
     def hear_an_old_word_again(self, after, number, which):
         self.go_on(after, number)
         silo = self.pick(number)
         if silo.up and silo.heard:
             silo.step(again=silo.heard[-1 - which % len(silo.heard)])
-
-    @rule(after=turns, which=st.integers(0, 200))
-    def upload_again(self, after, which):
-        self.go_on(after)
-        received = self.coordinator.received
-        if received:
-            try:
-                self.coordinator.upload(*received[-1 - which % len(received)])
-            except CallRefused:
-                return
-
-    @rule(after=turns, late=st.booleans(), seconds=st.floats(0, 30))
-    def pass_time(self, after, late, seconds):
-        self.go_on(after)
-        if self.federation.running:
-            self.coordinator.pass_deadline() if late else self.coordinator.pass_time(seconds)
-
-    @rule(after=turns, seconds=st.floats(0, 1e4))
-    def restart_the_coordinator(self, after, seconds):
-        self.go_on(after)
-        self.coordinator.restart(seconds)
 
     @rule(told=st.sets(numbers, min_size=1), without=numbers, first=numbers)
     def lie_about_survivors(self, told, without, first):
@@ -252,30 +149,14 @@ def federations(quick_folders, credentials):
         yield lambda shape, after_counts: begun(shape).fork(quick_folders()) if after_counts else fresh(shape)
 
 
-def play(machine, federations):
-    """What the runs of a machine have reached."""
-    reached = Counter()
-    fixed = settings(
-        max_examples=MORE or EXAMPLES,
-        stateful_step_count=RULES,
-        derandomize=not MORE,
-        database=None,
-        deadline=None,
-        phases=[HypothesisPhase.generate],  # to make a failure smaller would take longer than to understand it
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(lambda: machine(federations, reached), settings=fixed)
-    return reached
-
-
 @pytest.mark.slow
 def test_no_disturbance_breaks_an_invariant(federations):
-    reached = play(Protocol, federations)
+    reached = play(Protocol, federations, examples=EXAMPLES, rules=RULES)
     assert all(reached.values()), reached
 
 
 @pytest.mark.slow
 def test_no_disturbance_breaks_an_invariant_though_silos_leave(federations):
-    reached = play(Leaving, federations)
+    reached = play(Leaving, federations, examples=EXAMPLES, rules=RULES)
     assert reached["lists voided"], reached
     assert reached["sums opened after a void"], reached

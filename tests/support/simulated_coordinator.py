@@ -122,7 +122,7 @@ class SimulatedCoordinator:
             lie.signed[silo] = confirm.signature
         if confirm.dispute and confirm.culprit:
             note = self.content.get((confirm.place, "note-shares", confirm.culprit), b"")
-            liar = liar_of(self._round(confirm.place), silo, confirm, note) if confirm.evidence else ""
+            liar = liar_of(self._round(confirm.place), silo, confirm, note) if confirm.evidence and note else ""
             self._at(confirm.place, Complained(silo, confirm, liar))
             return
         round_ = self.progress.round

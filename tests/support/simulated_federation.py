@@ -82,7 +82,7 @@ class SimulatedFederation(AbstractContextManager["SimulatedFederation"]):
     @property
     def idle(self) -> bool:
         """Nobody who is up has anything to do: time must pass."""
-        waits = all(self.coordinator.work(name) is None for name, silo in self.silos.items() if silo.up)
+        waits = all(self.coordinator.work(name) is None or silo.quiet for name, silo in self.silos.items() if silo.up)
         return waits and not self.coordinator.adding
 
     def turn(self) -> None:

@@ -53,7 +53,7 @@ from support.certificates import data_set_of
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
 from support.simulated_coordinator import SimulatedCoordinator, add_up
-from support.simulated_witness import Witness, plain
+from support.simulated_witness import Witness
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
 from support.unjudged import approved
@@ -85,10 +85,12 @@ class _Client:
         return silo.work
 
     def answer(self, answer: Answer) -> None:
+        answer = self.silo.offers(answer)
         self.silo.witness.says(codec.answer_to_wire(answer))
         self._send(lambda: self.silo.coordinator.answer(answer, self.silo.name))
 
     def confirm(self, confirm: Confirm) -> None:
+        confirm = self.silo.says(confirm)
         self.silo.witness.says(codec.confirm_to_wire(confirm))
         if confirm.task is Task.SIGN and not confirm.dispute:
             assert confirm.tensor is not None
@@ -100,7 +102,8 @@ class _Client:
             self.silo.disputes.append(confirm)
         if confirm.task is Task.RECOUNT and not confirm.dispute:
             assert confirm.tensor is not None
-            self.silo.witness.refuses(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)
+            survivors, culprit = self.silo.work.survivors, confirm.culprit
+            self.silo.witness.refuses(self.silo.name, confirm.place, confirm.tensor, survivors, culprit)
         self._send(lambda: self.silo.coordinator.confirm(self.silo.name, confirm))
 
     def sign(self, message: bytes) -> bytes:
@@ -120,12 +123,19 @@ class _Client:
         data = content.read_bytes()
         assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
         self.silo.witness.sent(header, data)
-        if header.kind in RINGS and self.silo.spoils(header):
-            data = add_up(header.kind, [data, data])  # right residues of no meaning
-        data = self.silo.bends(header, data)
+        data = self._bent(header, data)
         header = replace(header, size=len(data), sha256=digest_of(data))
         signature = self.sign(header.canonical())
         self._send(lambda: self.silo.coordinator.upload(header, data, signature))
+
+    def _bent(self, header: UploadHeader, data: bytes) -> bytes:
+        """What a hostile silo sends in the place of something: the same whenever it sends it."""
+        silo = self.silo
+        if header.kind in RINGS and silo.spoils(header):
+            bent = add_up(header.kind, [data, data])  # right residues of no meaning
+        else:
+            bent = silo.bends(header, data)
+        return silo.sent.setdefault((header.place, header.slot), bent) if silo.hostile else bent
 
     def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
         data = self.silo.coordinator.download(self.silo.name, place, tensor, part)
@@ -205,6 +215,9 @@ class _LedgerGate(Gate):
         self._silo = silo
         super().__init__(silo.credential, policy, ledger, state, Metrics(), require_approved=approved)
 
+    def _require_same_policy(self) -> None:
+        """Nobody edits the policy here, and to read it at every question would take a quarter of the time."""
+
     def contribute(self, order: Order, *given: Any, **words: Any) -> Path:
         path = super().contribute(order, *given, **words)
         draw = max(attempt for tensor, attempt in self._draws(order.study, order.place) if tensor == order.tensor)
@@ -229,7 +242,7 @@ class _Learner:
         return
 
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
-        return plain(self.silo.coordinator.study, self.silo.name, place.round, release.tensor)
+        return self.silo.witness.plain(self.silo.name, place.round, release.tensor)
 
     def check_sum(self, tensor: Tensor, total: NDArray[np.int64], _place: Place, silos: int, **_: int) -> None:
         work = self.silo.work
@@ -276,15 +289,25 @@ class SimulatedSilo:
     """What it was ever asked."""
     leaves: bool = False
     """Its hospital takes no further part: from now on it refuses every offer."""
+    hostile: bool = False
+    """Whether it may do any of the following."""
     spoils: Callable[[UploadHeader], bool] = lambda _: False
     """Whether it is hostile, and puts residues of no meaning in the place of its contribution."""
     bends: Callable[[UploadHeader, bytes], bytes] = lambda _, content: content
     """What it uploads in the place of a note, if it is hostile."""
+    offers: Callable[[Answer], Answer] = lambda answer: answer
+    """What it answers to an offer, if it is hostile."""
+    says: Callable[[Confirm], Confirm] = lambda confirm: confirm
+    """What it confirms or disputes in the place of what its agent does, if it is hostile."""
+    silent: Callable[[Work], bool] = lambda _: False
+    """Whether it asks for its work, but does not do it, if it is hostile."""
     deals: Callable[[str, bytes], bytes] = lambda _, box: box
     """What it makes of the sealed shares for a holder, if it is hostile."""
     accuses: Callable[[Membership, Place], RecoveryRefused | None] = lambda *_: None
     """What it complains about, if it is hostile."""
     dealt: dict[Place, bytes] = field(default_factory=dict)
+    sent: dict[tuple[Place, str], bytes] = field(default_factory=dict)
+    """What it has uploaded, if it is hostile."""
     disputes: list[Confirm] = field(default_factory=list)
     on_the_way: list[Callable[[], None]] = field(default_factory=list)
     logs: list[Mapping[str, Any]] = field(default_factory=list)
@@ -296,6 +319,12 @@ class SimulatedSilo:
     @property
     def up(self) -> bool:
         return self.agent is not None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is asked for something that it does not do."""
+        work = self.coordinator.work(self.name)
+        return work is not None and self.silent(work)
 
     def restart(self) -> None:
         """The process dies, if it has not yet, and begins again."""
@@ -329,6 +358,8 @@ class SimulatedSilo:
         `again` is handed to it instead of new work. `dies_at`: the process dies at its n-th durable write, from 1.
         """
         assert self.agent is not None
+        if again is None and self.quiet:
+            return self.coordinator.poll(self.name, self.session)
         self._client.fate, self.again = fate, again
         writes = iter(range(1, dies_at))
 

@@ -77,8 +77,10 @@ class Witness:
     opened: dict[Sum, dict[tuple[str, ...], bytes]] = field(default_factory=dict)
     """By survivors: the values."""
     opened_at: dict[tuple[Place, tuple[str, ...]], set[Tensor]] = field(default_factory=dict)
-    refused: dict[tuple[Place, Tensor, tuple[str, ...]], set[str]] = field(default_factory=dict)
-    """By place, tensor and survivors: who states that the sum is spoilt. It counts as opened."""
+    refused: dict[tuple[Place, Tensor, tuple[str, ...], str], set[str]] = field(default_factory=dict)
+    """By place, tensor, survivors and culprit: who states that the sum is spoilt. It counts as opened."""
+    forgers: frozenset[str] = frozenset()
+    """Silos whose metrics are not those of their patients, but could be somebody's."""
 
     # --- what silos report ---------------------------------------------------------------------------------------
     def says(self, words: Message) -> None:
@@ -117,8 +119,14 @@ class Witness:
         assert known.setdefault(survivors, total.tobytes()) == total.tobytes(), "one sum opened to different values"
         self.opened_at.setdefault((place, survivors), set()).add(tensor)
 
-    def refuses(self, silo: str, place: Place, tensor: Tensor, survivors: tuple[str, ...]) -> None:
-        self.refused.setdefault((place, tensor, survivors), set()).add(silo)
+    def refuses(self, silo: str, place: Place, tensor: Tensor, survivors: tuple[str, ...], culprit: str) -> None:
+        self.refused.setdefault((place, tensor, survivors, culprit), set()).add(silo)
+
+    # --- what is known beforehand --------------------------------------------------------------------------------
+    def plain(self, silo: str, round_number: int, tensor: Tensor) -> NDArray[np.int64]:
+        """What a silo contributes."""
+        own = plain(self.study, silo, round_number, tensor)
+        return own[::-1].copy() if tensor == Tensor.METRICS and silo in self.forgers else own
 
     # --- invariants ----------------------------------------------------------------------------------------------
     def check(self) -> None:
@@ -160,7 +168,7 @@ class Witness:
     def all_read(self) -> set[tuple[Place, tuple[str, ...], Tensor]]:
         """All sums that anybody can have read: place, survivors and tensor."""
         opened = {(place, names, tensor) for (place, names), tensors in self.opened_at.items() for tensor in tensors}
-        return opened | {(place, names, tensor) for place, tensor, names in self.refused}
+        return opened | {(place, names, tensor) for place, tensor, names, _ in self.refused}
 
     def read(self, round_number: int, tensor: Tensor) -> set[tuple[Place, tuple[str, ...]]]:
         """The sums of one tensor of a round that anybody can have read."""
@@ -168,9 +176,13 @@ class Witness:
 
     def epoch(self, place: Place) -> int:
         """The last attempt at the round before this one in which a sum is proven to be spoilt; 0 for none."""
-        proving = self.study.privacy.colluders + 1
-        ended = {p.attempt for (p, _, _), by in self.refused.items() if p.round == place.round and len(by) >= proving}
+        ended = {p.attempt for p, _, _ in self.proven() if p.round == place.round}
         return max((attempt for attempt in ended if attempt < place.attempt), default=0)
+
+    def proven(self) -> dict[tuple[Place, tuple[str, ...], str], set[str]]:
+        """The sums that enough silos have stated to be spoilt: place, survivors, culprit; and who has."""
+        proving = self.study.privacy.colluders + 1
+        return {(place, names, of): by for (place, _, names, of), by in self.refused.items() if len(by) >= proving}
 
     def invariant_3(self) -> None:
         """(mask key, label) pairs are unique across restarts."""
@@ -186,7 +198,7 @@ class Witness:
         """A failed or rejected contribution leaves no trace in the sum: it is exactly the survivors'."""
         for (round_number, tensor), sums in self.opened.items():
             for survivors, values in sums.items():
-                expected = plain_sum(self.study, survivors, round_number, tensor)
+                expected = np.sum([self.plain(name, round_number, tensor) for name in survivors], axis=0)
                 assert values == expected.tobytes(), f"7: {tensor} of round {round_number} is not the survivors' sum"
 
     def signs_once(self) -> None:

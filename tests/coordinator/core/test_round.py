@@ -684,6 +684,22 @@ TABLE = (
         why="north and south contradict each other, and one of them lies: north disputes check: recovery: x",
     ),
     Move(
+        "a silo complains about offered keys that are none: nobody leaves for having said so",
+        replace(reach(Phase.GREET), complaints=(NORTH,)),
+        complaint(P, NORTH, SOUTH, task=Task.GREET),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north and south contradict each other, and one of them lies: north disputes greet: recovery: x",
+    ),
+    Move(
+        "who deals complains about a greeting",
+        replace(reach(Phase.DEAL), complaints=(WEST,)),
+        complaint(P, WEST, NORTH, task=Task.DEAL),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north and west contradict each other, and one of them lies: west disputes deal: recovery: x",
+    ),
+    Move(
         "a silo complains that the dealt keys do not open for it",
         reach(Phase.TAKE),
         complaint(P, SOUTH, NORTH, task=Task.TAKE),
