@@ -31,6 +31,7 @@ from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study
 from silo_agent.learning.errors import SumError
 from silo_agent.learning.evaluation.own_patients import warnings
+from silo_agent.learning.model import SharedModel
 
 Floats = NDArray[np.float64]
 
@@ -58,17 +59,18 @@ def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
     large = max(sizes, key=sizes.__getitem__)
     small = min(sizes, key=lambda name: abs(sizes[name] / sum(sizes.values()) - SMALL))
     mistaken = replace(cohorts, silos={**cohorts.silos, small: _swapped(cohorts.silos[small])})
-    own = simulate(study, cohorts, seed=seed)
-    areas, refused, warned = {AS_IT_IS: _areas(own.exact)}, {}, {AS_IT_IS: _warned(own.model, cohorts, "")}
+    told = _Told(cohorts)
+    own = simulate(study, cohorts, seed=seed, after_round=told.look)
+    areas, refused, warned = {AS_IT_IS: _areas(own.exact)}, {}, {AS_IT_IS: told.beside("")}
     for run, factor in ((ENLARGED, -TIMES), (FLIPPED, -1)):
         with _bent(large, factor):
-            refused[run] = _is_refused(study, cohorts, seed)
+            refused[run], told = _is_refused(study, cohorts, seed), _Told(cohorts)
             with patch.object(VirtualSilo, "check_sum", lambda *_, **__: None):
-                outcome = simulate(study, cohorts, seed=seed)
-        areas[run], warned[run] = _areas(outcome.exact), _warned(outcome.model, cohorts, large)
-    refused[SWAPPED] = _is_refused(study, mistaken, seed)
-    outcome = simulate(study, mistaken, seed=seed)
-    areas[SWAPPED], warned[SWAPPED] = _areas(outcome.exact), _warned(outcome.model, mistaken, small)
+                outcome = simulate(study, cohorts, seed=seed, after_round=told.look)
+        areas[run], warned[run] = _areas(outcome.exact), told.beside(large)
+    refused[SWAPPED], told = _is_refused(study, mistaken, seed), _Told(mistaken)
+    outcome = simulate(study, mistaken, seed=seed, after_round=told.look)
+    areas[SWAPPED], warned[SWAPPED] = _areas(outcome.exact), told.beside(small)
     return Found(study, seed, own.exact, own.together, areas, refused, warned)
 
 
@@ -99,10 +101,19 @@ def _swapped(silo: Silo) -> Silo:
     return Silo(*(replace(records, labels=1 - records.labels) for records in (silo.training, silo.held_out)))
 
 
-def _warned(model: Any, cohorts: Cohorts, wrong: str) -> tuple[int, int]:
-    """How many of the other hospitals are warned after the last round, and whether (0 or 1) the wrong one itself is."""
-    told = {name: bool(warnings(model, silo.training, silo.held_out)) for name, silo in cohorts.silos.items()}
-    return sum(seen for name, seen in told.items() if name != wrong), int(told.get(wrong, False))
+class _Told:
+    """The hospitals that are warned after any round."""
+
+    def __init__(self, cohorts: Cohorts) -> None:
+        self._silos, self._told = cohorts.silos, set[str]()
+
+    def look(self, model: SharedModel) -> None:
+        """What each hospital's process beside the agent does after a round."""
+        self._told |= {name for name, silo in self._silos.items() if warnings(model, silo.training, silo.held_out)}
+
+    def beside(self, wrong: str) -> tuple[int, int]:
+        """How many of the others are warned, and whether (0 or 1) the wrong one itself is."""
+        return len(self._told - {wrong}), len(self._told & {wrong})
 
 
 def _areas(exact: tuple[Exact, ...]) -> Floats:
