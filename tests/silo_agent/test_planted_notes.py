@@ -167,7 +167,7 @@ def test_two_different_notes_of_one_silo_give_no_usable_sum(five):
     first = coordinator.content[place, "note-shares", "south"]
     south = silos["south"].running.session
     south.forget_attempt()
-    second = south.within(roster).share(place, ["heads", "encoder"], 4)
+    second = south.within(roster).share(place, ["heads", "encoder"], 4, dict)
     assert second != first
     for name in FIVE:
         coordinator.content[place, "note-shares", "south"] = first if name == "north" else second

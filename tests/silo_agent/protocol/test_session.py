@@ -14,6 +14,7 @@ from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import AttemptSecrets
+from crypto.secagg.words import NOTHING
 from protos import record
 from silo_agent.protocol.session import Session, session_name
 from support.online import Online, load
@@ -119,16 +120,20 @@ def test_a_silo_that_begins_again_goes_on_in_the_same_attempt(stored):
     package = before["south"].within(roster).deal(PLACE)
     for session in before.values():
         session.within(roster).take("south", package)
-    notes = {name: session.within(roster).share(PLACE, TENSORS, NEEDED) for name, session in before.items()}
+    notes = {name: session.within(roster).share(PLACE, TENSORS, NEEDED, dict) for name, session in before.items()}
     masks = {name: session.within(roster).masks(PLACE, "heads", NAMES) for name, session in before.items()}
     again = stored()
     assert again["south"].within(roster).greet() == greetings["south"]
     assert again["south"].within(roster).deal(PLACE) == package
-    assert {name: session.within(roster).share(PLACE, TENSORS, NEEDED) for name, session in again.items()} == notes
+    assert {
+        name: session.within(roster).share(PLACE, TENSORS, NEEDED, dict) for name, session in again.items()
+    } == notes
     assert {name: session.within(roster).masks(PLACE, "heads", NAMES) for name, session in again.items()} == masks
     bundles = bundles_of(again, roster, notes)
     survivors = SurvivorList(again["north"].within(roster).attempt(PLACE), "heads", NAMES)
-    reveals = {name: session.within(roster).reveal(bundles[name], survivors, NAMES) for name, session in again.items()}
+    reveals = {
+        name: session.within(roster).reveal(bundles[name], survivors, NAMES, NOTHING) for name, session in again.items()
+    }
     unmasking = (
         again["west"]
         .within(roster)
