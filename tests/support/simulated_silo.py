@@ -363,7 +363,7 @@ class WitnessedSession(Session):
 
     @classmethod
     def of(cls, silo: SimulatedSilo, study: str, folder: Path) -> WitnessedSession:
-        session = cls.open(study, silo.credential, SystemEntropy(), folder)
+        session = cls.open(study, silo.credential, SystemEntropy(), folder, begun=False)
         session.silo = silo
         return session
 

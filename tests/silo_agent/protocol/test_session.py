@@ -61,7 +61,7 @@ def test_keys_lie_sealed_and_open_for_their_owner_alone(stored, credentials, tmp
     for secret in (keys.group, keys.check, keys.ckks[:64], sessions["north"]._store.ephemeral.to_bytes()[:32]):
         assert secret not in blob
     assert path.stat().st_mode & 0o777 == 0o600
-    thief = Session.open(STUDY, credentials["west"], SystemEntropy(), tmp_path / "north")
+    thief = Session.open(STUDY, credentials["west"], SystemEntropy(), tmp_path / "north", begun=True)
     assert thief.member.public_key != sessions["north"].member.public_key
 
 
@@ -80,6 +80,24 @@ def test_forgotten_keys_are_gone(stored, tmp_path):
     Session.forget(tmp_path / "north")
     assert not (tmp_path / "north" / KEY_FILE).exists()
     assert stored()["north"].member.public_key != before.public_key
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_keys_that_are_gone_are_told_where_the_study_had_begun(credentials, tmp_path, begun):
+    def opened(begun):
+        with capture_logs() as logs:
+            session = Session.open(STUDY, credentials["north"], SystemEntropy(), tmp_path, begun=begun)
+        return session.member, logs
+
+    before, _ = opened(begun=False)
+    (tmp_path / KEY_FILE).unlink()
+    after, logs = opened(begun)
+    assert after.public_key != before.public_key
+    told = [(one["event"], one["file"], one["why"], one["mend"]) for one in logs]
+    mend = "check the disk, and who removes files there; the round that is under way begins again"
+    whole = [("stored keys are not usable; new ones are made", str(tmp_path / KEY_FILE), "it is gone", mend)]
+    assert told == (whole if begun else [])
+    assert opened(begun=True) == (after, [])
 
 
 def test_a_key_store_keeps_its_name_until_it_does_not_open(credentials, tmp_path):
