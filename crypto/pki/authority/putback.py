@@ -23,11 +23,12 @@ from crypto.pki.key_files import replace
 SHOWN_FILE: Final = "shown.json"
 """Serial numbers of certificates that this authority's key signed, and that were not in its register when shown."""
 HEAD_FILE: Final = "issued.head"
-LIST_OID: Final = x509.ObjectIdentifier("2.25.246713895126304790521863350713284019624")
+LIST_OID: Final = x509.ObjectIdentifier("2.25.18808338444583560638552220443976257127")
 """The extension of a revocation list, not critical, that holds a `Mark`."""
+_UTF8_STRING: Final = b"\x0c"
 _MEND: Final = (
-    f"put the newest {REGISTER_FILE} and {HEAD_FILE} back; if there are none, or none was put back, the issuing key was"
-    f" stolen or its register is lost: have the root revoke this authority and delegate to a new one"
+    f"put the newest {REGISTER_FILE} and {HEAD_FILE} back; if they are lost, or never were put back because the issuing"
+    " key was stolen, have the root revoke this authority and delegate to one with a new key"
 )
 
 
@@ -46,22 +47,23 @@ class Mark:
     @property
     def extension(self) -> x509.UnrecognizedExtension:
         """The mark as a list holds it."""
-        return x509.UnrecognizedExtension(LIST_OID, f"{self.entries} {self.sha256}".encode())
+        text = f"{self.entries} {self.sha256}".encode()
+        return x509.UnrecognizedExtension(LIST_OID, _UTF8_STRING + bytes([len(text)]) + text)
 
     @classmethod
     def read(cls, list_pem: bytes) -> Self | None:
         """The mark in a list that this authority made; None if it has none, as those of 0.6."""
         try:
             found = x509.load_pem_x509_crl(list_pem).extensions.get_extension_for_oid(LIST_OID).value
-            assert isinstance(found, x509.UnrecognizedExtension)
-            entries, sha256 = found.value.decode().split(" ")
-            return cls(int(entries), sha256)
-        except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension, AssertionError):
+        except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
             return None
+        text = found.value[2:].decode() if isinstance(found, x509.UnrecognizedExtension) else ""
+        entries, _, sha256 = text.partition(" ")
+        return cls(int(entries), sha256) if entries.isdecimal() else None
 
     def is_in(self, index: Index) -> bool:
         """Whether a register has come as far, or farther."""
-        return index.count > self.entries or Mark.of(index) == self
+        return index.had(self.entries, self.sha256)
 
 
 def require_newest(folder: Path, index: Index, list_pem: bytes) -> None:
@@ -76,8 +78,8 @@ def require_newest(folder: Path, index: Index, list_pem: bytes) -> None:
     mark = Mark.read(list_pem) if list_pem else None
     if mark is not None and not mark.is_in(index):
         msg = (
-            f"{REGISTER_FILE} was put back from an older copy: it has {index.count} entries, and when the newest list"
-            f" was made it had {mark.entries}, so nothing is certified; {_MEND}"
+            f"{REGISTER_FILE} was put back from an older copy: its {index.count} entries do not begin with the"
+            f" {mark.entries} that it had when the newest list was made, so nothing is certified; {_MEND}"
         )
         raise EnrolmentError(msg)
 
