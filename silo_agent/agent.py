@@ -51,7 +51,7 @@ from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, SurvivorsError
+from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, StateOlderError, SurvivorsError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
@@ -77,7 +77,7 @@ _SAID_AGAIN = 30
 """Of long waits, one in so many is said: every five minutes."""
 _OTHER = "fault"
 """The name of every other fault. Only the hospital's log says more."""
-_PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
+_PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError, StateOlderError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
 _OF_A_PEER: dict[Task, tuple[type[Exception], ...]] = {
     Task.ADOPT: (CryptoError, ContentError, LearningError),

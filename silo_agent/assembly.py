@@ -127,7 +127,9 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         state,
         metrics,
         learners=learner,
-        sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
+        sessions=lambda study: Session.open(
+            study, credential, entropy, state.study_folder(study), begun=state.attempt(study) is not None
+        ),
         personal=apart.want,
         require_data=lambda study: _source(config, study, state, gate.policy),
         keep_offered=lambda study: _keep_offered(state, study),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from crypto.errors import RecoveryRefused
 from crypto.rings.adding import added
 from crypto.secagg.dealt.bundles import Published
 from crypto.secagg.unmasking import Bundle, _bundle_message
+from crypto.secagg.words import Word
 from protos.chunks import ChunkList
 from protos.messages import RINGS, Answer, Confirm, Place, UploadHeader
 from silo_agent.cli.main import main as agent
@@ -119,8 +120,10 @@ def bend_shares(plan: Plan) -> None:
     share, read_shares = Membership.share, Membership.read_shares
     signed: dict[Place, bytes] = {}
 
-    def shares(own: Membership, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
-        note, attempt = share(own, place, tensors, threshold), own.attempt(place)
+    def shares(
+        own: Membership, place: Place, tensors: Sequence[str], threshold: int, words: Callable[[], Mapping[str, Word]]
+    ) -> bytes:
+        note, attempt = share(own, place, tensors, threshold, words), own.attempt(place)
         if plan.act(place).name != "deals wrongly":
             return note
         read = Published.parse(note, own.me, attempt, tensors, own.roster.names)

@@ -1,7 +1,8 @@
 """Secure aggregation: a roster agrees on keys, seals its contributions and opens nothing but their sum.
 
 The room holds keys (`agreement`, `packages`), masks (`masks`, `labels`), sealing and opening (`sealing`, `layout`,
-`checks`), and dropouts (`shamir`, `unmasking`, `survivors`, `voids`, `holding`), after Bonawitz et al., CCS 2017.
+`checks`), and dropouts (`shamir`, `unmasking`, `survivors`, `voids`, `holding`, `words`), after Bonawitz et al., CCS
+2017.
 """
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "survivors",
     "unmasking",
     "voids",
+    "words",
 ]

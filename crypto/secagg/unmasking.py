@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -45,6 +46,7 @@ from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.shamir import combine, split
 from crypto.secagg.survivors import AttemptRef, SurvivorList
+from crypto.secagg.words import NOTHING, WORD_BYTES, Word
 from crypto.stream import KEY_BYTES, derive
 
 
@@ -101,6 +103,8 @@ class Bundle:
     """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
     keys: bytes = field(default=b"", repr=False)
     """Hash of the roster's keys as the owner holds them."""
+    words: Mapping[str, Word] = field(default_factory=dict, repr=False)
+    """By member: the owner's own word, and the last that the owner has heard of each other."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +131,15 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     threshold: int,
     credential: Credential,
     entropy: Entropy,
+    words: Mapping[str, Word],
 ) -> bytes:
     """Make the shares note, which shares an attempt's secrets among all members of the roster, this silo included.
 
     Layout, for k tensors in sorted order and n members in the roster's order: magic (16); the hash of the roster's keys
-    (32); for each member the commitment to the key of its sealed shares (32); for each tensor and part the commitments
-    to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair seeds (32 each, n - 1); for each
-    member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32 each) sealed; signature (DER).
+    (32); for each member its word (89); for each member the commitment to the key of its sealed shares (32); for each
+    tensor and part the commitments to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair
+    seeds (32 each, n - 1); for each member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32
+    each) sealed; signature (DER). `words` are this silo's own and those that it has heard, by name.
     Raises `SealError` if the pair secrets are not the roster's or the threshold is above n.
     """
     _require_roster(attempt, roster, pairs, me)
@@ -141,6 +147,7 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     tensors = sorted(secrets.own)
     note_keys = {name: _shares_key(pairs, me, name, _bound("shares", attempt, me, name)) for name in names}
     pieces = [MAGIC, commit_keys(attempt, keys.ckks, keys.group, keys.check)]
+    pieces += [words.get(name, NOTHING).to_bytes() for name in names]
     pieces += [commit_note_key(attempt, me, name, key) for name, key in note_keys.items()]
     seeds = []
     shares: dict[str, list[bytes]] = {name: [] for name in names}
@@ -204,7 +211,7 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
             msg = f"{owner!r} committed to another seed than the one that it shares with this silo; ask both why"
             raise RecoveryRefused(msg, owner)
     digest = hashlib.sha256(blob).digest()
-    return Bundle(owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys)
+    return Bundle(owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words)
 
 
 def require_same_keys(bundles: Mapping[str, Bundle], me: str, dealer: str) -> None:
@@ -242,12 +249,13 @@ def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
     keys: GroupKeys,
     credential: Credential,
     entropy: Entropy,
+    word: Word,
 ) -> bytes:
     """Reveal this silo's share of each survivor's own mask key, and of each other participant's attempt key.
 
     The reveal is sealed to the roster for this list, this sender and these shares notes. It holds one share (33) for
-    each participant in sorted order and the signature (DER). Raises `RecoveryRefused` if survivors, participants and
-    bundles do not fit each other, or if this silo is no survivor.
+    each participant in sorted order, this silo's `word` (89) and the signature (DER). Raises
+    `RecoveryRefused` if survivors, participants and bundles do not fit each other, or if this silo is no survivor.
     """
     held = _held(bundles, survivors, participants)
     if me not in survivors.names:
@@ -255,7 +263,8 @@ def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
         raise RecoveryRefused(msg)
     shares = [bundle.shares[_spot(bundle, survivors)] for bundle in held]
     context = _reveal_context(survivors, me)
-    plain = b"".join([*shares, credential.sign(_reveal_message(context, shares))])
+    pieces = [*shares, word.to_bytes()]
+    plain = b"".join([*pieces, credential.sign(_reveal_message(context, pieces))])
     return seal_under(derive(keys.group, context), plain, context, entropy)
 
 
@@ -286,7 +295,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     ignored = []
     for sender, blob in sorted(blobs.items()):
         try:
-            shares = _open_reveal(blob, sender, held, survivors, roster=roster, keys=keys, trust=trust)
+            shares, _ = _open_reveal(blob, sender, held, survivors, roster=roster, keys=keys, trust=trust)
         except CryptoError:
             ignored.append(sender)
         else:
@@ -308,6 +317,23 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
             dropped[bundle.owner] = {name: seeds[name] for name in survivors.names}
             _compare_pairs(bundle, bundles, survivors)
     return Recovered(Unmasking(own, dropped, keys.group), tuple(ignored))
+
+
+def words_in_reveals(  # noqa: PLR0917  # a protocol step's dataflow
+    blobs: Mapping[str, bytes],
+    bundles: Mapping[str, Bundle],
+    survivors: SurvivorList,
+    participants: Iterable[str],
+    roster: Roster,
+    keys: GroupKeys,
+    trust: Trust,
+) -> dict[str, Word]:
+    """Return the words of those whose reveals can be used, by sender, however few these are."""
+    held, words = _held(bundles, survivors, participants), {}
+    for sender, blob in sorted(blobs.items()):
+        with suppress(CryptoError):
+            words[sender] = _open_reveal(blob, sender, held, survivors, roster=roster, keys=keys, trust=trust)[1]
+    return words
 
 
 def _require_roster(attempt: AttemptRef, roster: Roster, pairs: PairSecrets, me: str) -> None:
@@ -347,20 +373,25 @@ def _open_reveal(
     roster: Roster,
     keys: GroupKeys,
     trust: Trust,
-) -> list[bytes]:
-    """Return a share for each bundle. Raises `CryptoError` if the note is wrong or its sender no survivor."""
-    entry, context, end = roster.entry(sender), _reveal_context(survivors, sender), SHARE_BYTES * len(held)
+) -> tuple[list[bytes], Word]:
+    """Return a share for each bundle, and the sender's word.
+
+    Raises `CryptoError` if the note is wrong or its sender no survivor.
+    """
+    entry, context = roster.entry(sender), _reveal_context(survivors, sender)
+    end = SHARE_BYTES * len(held) + WORD_BYTES
     plain = open_under(derive(keys.group, context), blob, context, "reveal")
     if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
         msg = f"the reveal of {sender!r} has a wrong length, or the silo is no survivor; its shares cannot be used"
         raise RecoveryRefused(msg)
-    shares = Pieces(plain, 0).take(SHARE_BYTES, len(held))
-    entry.verify(trust, _reveal_message(context, shares), plain[end:])
+    pieces = Pieces(plain, 0)
+    shares, (word,) = pieces.take(SHARE_BYTES, len(held)), pieces.take(WORD_BYTES, 1)
+    entry.verify(trust, _reveal_message(context, [*shares, word]), plain[end:])
     for bundle, share in zip(held, shares, strict=True):
         if not _fits(bundle, _spot(bundle, survivors), sender, share):
             msg = f"{sender!r} revealed another share than {bundle.owner!r} dealt; its shares cannot be used"
             raise RecoveryRefused(msg, sender)
-    return shares
+    return shares, Word.from_bytes(word)
 
 
 def _combine(bundle: Bundle, survivors: SurvivorList, shares: Mapping[int, bytes], threshold: int) -> bytes:
@@ -422,5 +453,5 @@ def _reveal_context(survivors: SurvivorList, sender: str) -> bytes:
     return canonical("reveal", survivors.to_sign(), sender)
 
 
-def _reveal_message(context: bytes, shares: Sequence[bytes]) -> bytes:
-    return canonical("revealed shares", context, *shares)
+def _reveal_message(context: bytes, pieces: Sequence[bytes]) -> bytes:
+    return canonical("revealed shares", context, *pieces)

@@ -6,7 +6,7 @@ anything that depends on them leaves. If this silo greets, deals or shares again
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,8 +32,10 @@ from crypto.secagg.unmasking import (
     read_bundle,
     read_reveals,
     require_same_keys,
+    words_in_reveals,
 )
 from crypto.secagg.voids import Void
+from crypto.secagg.words import Word
 from crypto.stream import KEY_BYTES
 from protos.messages import Member, Place, Vouch
 from protos.messages import Void as HandedVoid
@@ -159,8 +161,13 @@ class Membership:
         """The reference that signatures and shares of an attempt are bound to."""
         return AttemptRef(self._study, self.roster.digest, place.round, place.attempt)
 
-    def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
-        """Draw the attempt's secrets and share them among the roster. In one attempt always the same bytes."""
+    def share(
+        self, place: Place, tensors: Sequence[str], threshold: int, words: Callable[[], Mapping[str, Word]]
+    ) -> bytes:
+        """Draw the attempt's secrets and share them among the roster. In one attempt always the same bytes.
+
+        `words` is called once in an attempt: it gives this silo's own word and those that it has heard.
+        """
         shared = self._store.stored.shared
         if shared is None or (shared.roster, shared.place) != (self.roster.digest, place):
             secrets = AttemptSecrets.create(tensors, self._entropy)
@@ -174,6 +181,7 @@ class Membership:
                 threshold,
                 self._credential,
                 self._entropy,
+                words(),
             )
             shared = Shared(self.roster.digest, place, secrets.to_bytes(), bundle)
             self._store.shared(shared)
@@ -202,9 +210,11 @@ class Membership:
         seeds = {name: pair_seed(pairs[name], attempt, tensor) for name in participants if name != self.me}
         return Masks(self.me, own, seeds, self.keys.group)
 
-    def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
-        """This silo's shares of the secrets that open the survivors' sum, sealed to the roster."""
-        return make_reveal(bundles, survivors, participants, self.me, self.keys, self._credential, self._entropy)
+    def reveal(
+        self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str], word: Word
+    ) -> bytes:
+        """This silo's shares of the secrets that open the survivors' sum, and its word, sealed to the roster."""
+        return make_reveal(bundles, survivors, participants, self.me, self.keys, self._credential, self._entropy, word)
 
     def unmasking(
         self,
@@ -226,6 +236,23 @@ class Membership:
         if recovered.ignored:
             log.warning("reveals of no use", silos=recovered.ignored, round=survivors.attempt.round)
         return recovered.unmasking
+
+    def words(
+        self,
+        notes: Mapping[str, bytes],
+        bundles: Mapping[str, Bundle],
+        survivors: SurvivorList,
+        participants: Sequence[str],
+    ) -> dict[str, Word]:
+        """The words in the reveals that can be used, by silo. `said_by` tells whether that silo has signed one."""
+        return words_in_reveals(notes, bundles, survivors, participants, self.roster, self.keys, self._trust)
+
+    def said_by(self, silo: str, word: Word) -> bool:
+        """Whether a member, or this silo itself with its present key, has signed exactly this word."""
+        message = word.to_sign(self._study, silo)
+        if silo == self.me:
+            return signed(self._trust, self.me, self.own.certificate_pem, message, word.signature)
+        return self.signed(silo, message, word.signature)
 
     def signers(self, survivors: SurvivorList, signatures: Mapping[str, bytes]) -> tuple[str, ...]:
         """The members who have signed exactly this list."""

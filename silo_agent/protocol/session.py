@@ -1,9 +1,9 @@
 """A silo's secrets in one study: its own key, and its secrets in the current roster (`membership`).
 
 Guarantees: the secrets outlive the process, sealed under the certificate's key (`crypto.pki.at_rest`). So a restarted
-silo goes on in the same roster and attempt. If the file is missing or does not open, the silo makes a fresh ephemeral
-key, and the coordinator begins a new attempt. An attempt's secrets are erased when its round is committed
-(`forget_attempt`). The file is erased when the study is over (`forget`).
+silo goes on in the same roster and attempt. If the file of a study that was begun is gone or does not open, the silo's
+log names it, the silo makes a fresh ephemeral key, and the coordinator begins a new attempt. An attempt's secrets are
+erased when its round is committed (`forget_attempt`). The file is erased when the study is over (`forget`).
 """
 
 from __future__ import annotations
@@ -76,22 +76,25 @@ class Session:
         self._store = KeyStore(ephemeral, keep, stored)
 
     @classmethod
-    def open(cls, study: str, credential: Credential, entropy: Entropy, folder: Path) -> Self:
-        """The session with the keys that are stored in the study's folder, or with new keys if none can be used."""
+    def open(cls, study: str, credential: Credential, entropy: Entropy, folder: Path, *, begun: bool) -> Self:
+        """The session with the keys that are stored in the study's folder, or with new keys if none can be used.
+
+        `begun`: this silo has taken a seat in the study before, so there were keys.
+        """
         path, vault = StudyFolder(folder).keys, Vault(credential, f"keys of {study}", entropy)
 
         def keep(plain: bytes) -> None:
             write_whole(path, vault.seal(plain))
 
-        if path.exists():
-            try:
-                with own_files():
-                    sealed = path.read_bytes()
-                stored = record.load(Stored, vault.open(sealed).decode())
-                ephemeral = EphemeralKey.restore(credential, study, stored.ephemeral)
-                return cls(study, credential, entropy, keep, ephemeral=ephemeral, stored=stored)
-            except (SealError, DaciteError, ValueError) as fault:
-                mend = "check the disk; the round that is under way begins again with the new keys"
+        try:
+            with own_files():
+                sealed = path.read_bytes()
+            stored = record.load(Stored, vault.open(sealed).decode())
+            ephemeral = EphemeralKey.restore(credential, study, stored.ephemeral)
+            return cls(study, credential, entropy, keep, ephemeral=ephemeral, stored=stored)
+        except (FileNotFoundError, SealError, DaciteError, ValueError) as fault:
+            if begun or not isinstance(fault, FileNotFoundError):
+                mend = "check the disk, and who removes files there; the round that is under way begins again"
                 log.warning(
                     "stored keys are not usable; new ones are made", file=str(path), why=_kind(fault), mend=mend
                 )
@@ -144,4 +147,6 @@ class Session:
 
 def _kind(fault: Exception) -> str:
     """A sentence about the error that shows nothing of the decrypted content."""
+    if isinstance(fault, FileNotFoundError):
+        return "it is gone"
     return str(fault) if isinstance(fault, SealError) else "it was written by another version"

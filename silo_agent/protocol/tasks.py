@@ -24,6 +24,7 @@ from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
 from crypto.secagg.voids import Void
+from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
 from protos.messages import COMPLAINED, FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
@@ -57,6 +58,10 @@ _NOTES = {
     Task.SOLVE: Note.HEADS,
 }
 """The note that a task uploads at its end."""
+_NEWER = (
+    "state folder and ledger were put back from an older copy; stop the agent, put the newer copy of both back, and"
+    " start it again; until then this silo sits the round out"
+)
 _REFUSALS = (FrameError, OpeningRefused, RecoveryRefused, SumError)
 """Errors that tell of the sum itself. Whatever else keeps this silo from opening it says nothing of the others."""
 
@@ -183,7 +188,8 @@ class Tasks:
         self._decide_roster(attempt)
         _require_enough(attempt, tuple(attempt.members), "the roster")
         tensors, needed = attempt.tensors, attempt.threshold
-        self._keep_note(attempt, Note.SHARES, attempt.membership.share(attempt.place, tensors, needed))
+        note = attempt.membership.share(attempt.place, tensors, needed, lambda: self._words(attempt))
+        self._keep_note(attempt, Note.SHARES, note)
 
     def _check(self, attempt: Attempt) -> None:
         """Read what the others have dealt to this silo, before anything is uploaded or charged."""
@@ -262,7 +268,8 @@ class Tasks:
         path = self._mail.note_path(attempt.place, Note.REVEAL, attempt.work.tensor)
         if not path.exists():
             self._state.promises.reveal(attempt.place, attempt.tensor)
-            write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants))
+            word = self._word(attempt, self._state.anchored.count(attempt.place.study))
+            write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants, word))
 
     # --- open and solve -------------------------------------------------------------------------------------------
     def _open(self, attempt: Attempt) -> None:
@@ -289,6 +296,7 @@ class Tasks:
         offered = [one for one in attempt.work.uploads if one.part in attempt.work.parts]
         answerable = [one.part.silo for one in offered if attempt.has_signed(one)]
         release, label = attempt.release(tensor), attempt.order(tensor).label
+        self._hear(attempt, attempt.membership.words(notes, bundles, attempt.survivor_list, attempt.participants))
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
             self._state.promises.open(place, label.digest, sha256)
@@ -435,8 +443,41 @@ class Tasks:
         if not set(attempt.participants) <= set(attempt.bundles):
             tensors, needed = attempt.tensors, attempt.threshold
             notes = self._mail.shares(attempt.place, attempt.participants)
-            attempt.bundles = attempt.membership.read_shares(attempt.place, tensors, needed, notes)
+            bundles = attempt.membership.read_shares(attempt.place, tensors, needed, notes)
+            self._require_newest(attempt, {owner: bundle.words[attempt.me] for owner, bundle in bundles.items()})
+            self._hear(attempt, {owner: bundle.words[owner] for owner, bundle in bundles.items()})
+            attempt.bundles = bundles
         return attempt.bundles
+
+    # --- what silos have said (docs/design/sums.md, "Rolled back") ------------------------------------------------
+    def _words(self, attempt: Attempt) -> dict[str, Word]:
+        """This silo's own word, of one thing more than before, and the last that it has heard of each other silo."""
+        own = self._word(attempt, self._state.anchored.say(attempt.place))
+        return {**self._state.heard.of(attempt.place.study), attempt.me: own}
+
+    def _word(self, attempt: Attempt, said: int) -> Word:
+        return Word.of(attempt.membership.attempt(attempt.place), attempt.me, said, self._client.sign)
+
+    def _hear(self, attempt: Attempt, words: Mapping[str, Word]) -> None:
+        """Keep what other silos have signed that they said, to show it to them again."""
+        study, heard = attempt.place.study, self._state.heard
+        fresh = {name: word for name, word in higher(heard.of(study), words).items() if name != attempt.me}
+        heard.keep(study, {name: word for name, word in fresh.items() if attempt.membership.said_by(name, word)})
+
+    def _require_newest(self, attempt: Attempt, shown: Mapping[str, Word]) -> None:
+        """Raise `StateOlderError` if a peer shows a word of this silo that its own word of this attempt contradicts.
+
+        `shown`: this silo's word as each note has it; without its own note, nothing can be compared yet. What a peer
+        states without this silo's signature is disregarded: nobody sits out on another's word.
+        """
+        if (own := shown.get(attempt.me)) is None:
+            return
+        more = {name: word for name, word in shown.items() if word.precedes(own)}
+        for name, word in sorted(more.items(), key=lambda one: (-one[1].said, one[0])):
+            if attempt.membership.said_by(attempt.me, word):
+                log.error("older than what a peer last saw", silo=name, seen=word.said, own=own.said, mend=_NEWER)
+                self._state.anchored.shown(attempt.place, name, word.said)
+            log.warning("a peer states more of this silo than it shows; that is disregarded", silo=name)
 
 
 def _require_sizes(attempt: Attempt) -> None:

@@ -36,6 +36,10 @@ class StateRolledBackError(LocalFileError):
     """The folder is older than the ledger beside it. The silo sits out the rounds that it may not remember."""
 
 
+class StateOlderError(StateRolledBackError):
+    """A peer has shown this silo's own signature over more than the folder knows of. Others have seen that as well."""
+
+
 class SurvivorsError(StateError):
     """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
 

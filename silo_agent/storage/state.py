@@ -45,6 +45,7 @@ from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.keyed.anchored import Anchored
 from silo_agent.storage.keyed.digests import NEVER, Digests, Kind
+from silo_agent.storage.keyed.heard import Heard
 from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Promises, key_sums
 
@@ -99,7 +100,7 @@ class State:
         event.listen(self._engine, "connect", _durable)
         event.listen(self._engine, "handle_error", self._said)
         tables.metadata.create_all(self._engine)
-        self.anchored = Anchored(self._engine)
+        self.anchored, self.heard = Anchored(self._engine), Heard(self._engine)
         self.promises = Promises(self._engine, digests, self.anchored)
         if digests is not None:
             self._key_digests(digests)

@@ -116,7 +116,9 @@ class Silos:
             state,
             metrics,
             learners=learner,
-            sessions=lambda study: Session.open(study, credential, SystemEntropy(), state.study_folder(study)),
+            sessions=lambda study: Session.open(
+                study, credential, SystemEntropy(), state.study_folder(study), begun=False
+            ),
             personal=lambda *_: None,
             entropy=SystemEntropy(),
             session=session,

@@ -135,7 +135,10 @@ def stored(credentials, tmp_path):
         folders = {name: tmp_path / name for name in credentials}
         for folder in folders.values():
             folder.mkdir(exist_ok=True)
-        return {name: Session.open(STUDY, credentials[name], SystemEntropy(), folders[name]) for name in folders}
+        return {
+            name: Session.open(STUDY, credentials[name], SystemEntropy(), folders[name], begun=False)
+            for name in folders
+        }
 
     return begin
 

@@ -8,6 +8,8 @@ from structlog.testing import capture_logs
 from protos.messages import Task, Tensor
 from silo_agent.learning.learner import Learner
 from silo_agent.storage import rows
+from silo_agent.storage.folders import StudyFolder
+from support.planted import goes_on, refused
 from support.studies import tiny_study
 
 SITS_OUT = ("no_data", "this silo has no data for the study")
@@ -201,3 +203,22 @@ def test_a_silo_whose_folder_is_put_back_shares_no_second_secrets_in_the_attempt
     assert coordinator.said("north").dispute == "state_rolled_back"
     assert north.client.uploads == shared
     assert not north.state.note_path(place, "note-shares").exists()
+
+
+def test_keys_that_are_gone_in_mid_study_are_told_and_the_attempt_is_sat_out(federation):
+    """Another attempt has new keys; nothing is charged in between."""
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    north = silos["north"]
+    charged = north.charges
+    keys = StudyFolder(north.state.study_folder(place.study)).keys
+    keys.unlink()
+    with capture_logs() as logs:
+        north.restart()
+        coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))
+    (told,) = [one for one in logs if one["event"] == "stored keys are not usable; new ones are made"]
+    assert (told["file"], told["why"]) == (str(keys), "it is gone")
+    refused(coordinator, "north", Task.CONTRIBUTE, "seal", "its stored keys were lost since it took its seat")
+    assert north.charges == charged
+    goes_on(coordinator, silos, 1, 2)

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from crypto.secagg import unmasking
+from crypto.secagg.words import Word
 from protos.messages import MessageError, Task, Tensor
 from support.planted import NOT_OPENED
 from support.sessions import flipped
@@ -167,7 +168,8 @@ def test_two_different_notes_of_one_silo_give_no_usable_sum(five):
     first = coordinator.content[place, "note-shares", "south"]
     south = silos["south"].running.session
     south.forget_attempt()
-    second = south.within(roster).share(place, ["heads", "encoder"], 4)
+    words = {"south": Word(10**6, 1, 1, b"")}  # more than it has said, so it is not told that it was put back
+    second = south.within(roster).share(place, ["heads", "encoder"], 4, lambda: words)
     assert second != first
     for name in FIVE:
         coordinator.content[place, "note-shares", "south"] = first if name == "north" else second

@@ -17,6 +17,7 @@ from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import notes_digest, read_reveals
+from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
@@ -186,7 +187,7 @@ def summed(coordinator, silos, attempt, names, signers):
     bundles, member = mine.bundles, mine.membership
     # The colluder's own reveal costs no agent: it has its shares.
     theirs = silos[COLLUDER].running.attempt(asked, place)
-    notes[COLLUDER] = theirs.membership.reveal(theirs.bundles, lie, names)
+    notes[COLLUDER] = theirs.membership.reveal(theirs.bundles, lie, names, NOTHING)
     unmasking = member.unmasking(notes, bundles, lie, participants=names, threshold=mine.threshold)
     content = coordinator.content[place, "sum-counts", ""]
     label = Label(place.study, member.roster.digest, "", 0, place.attempt, "counts")

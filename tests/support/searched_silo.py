@@ -130,11 +130,14 @@ class _Membership(Membership):
     def take(self, dealer: str, package: bytes) -> None:
         return
 
-    def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
+    def share(self, place: Place, tensors: Sequence[str], threshold: int, words: object) -> bytes:
         return bytes([threshold])
 
     def read_shares(self, place: Place, tensors: Sequence[str], threshold: int, notes: Any) -> Any:
-        return notes
+        return {name: SimpleNamespace(words={name: None, self.me: None}) for name in notes}
+
+    def words(self, *_: object) -> Any:
+        return {}
 
     def masks(self, place: Place, tensor: str, participants: Sequence[str]) -> Any:
         return participants
@@ -142,7 +145,7 @@ class _Membership(Membership):
     def sealer(self, silos: Sequence[str]) -> Any:
         return None
 
-    def reveal(self, bundles: object, survivors: SurvivorList, participants: Sequence[str]) -> bytes:
+    def reveal(self, bundles: object, survivors: SurvivorList, participants: Sequence[str], word: object) -> bytes:
         return b""
 
     def unmasking(self, *_: object, **__: object) -> Any:
@@ -166,6 +169,19 @@ class _Session(Session):
             made.__dict__["roster"] = SimpleNamespace(names=names, digest="|".join(names))
             self._kept[members] = made
         return self._kept[members]
+
+
+class _Tasks(Tasks):
+    """The real ones. Nothing is rolled back in the search, so nobody shows a silo its own words."""
+
+    def _word(self, attempt: Attempt, said: int) -> Any:
+        return None
+
+    def _hear(self, attempt: Attempt, words: object) -> None:
+        return
+
+    def _require_newest(self, attempt: Attempt, shown: object) -> None:
+        return
 
 
 class _HeldPromises:
@@ -255,10 +271,10 @@ class SearchedSilo:
         self.world, self.number, self.name = world, number, world.names[number]
         self._promises = _HeldPromises()
         state: Any = SimpleNamespace(
-            promises=self._promises, anchored=SimpleNamespace(require=lambda _: None), files=None
+            promises=self._promises, anchored=SimpleNamespace(require=lambda _: None, count=lambda _: 0), files=None
         )
         self._session = _Session(world.study.digest, self.name)
-        self._tasks = Tasks(self, self, state, Metrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
+        self._tasks = _Tasks(self, self, state, Metrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
         self._tasks._mail = self  # type: ignore[assignment]
         self._sealed, self._noted, self._said = 0, False, Said()
         self._running = Running(world.study, None, self._session, Turn(PLAN), None)  # type: ignore[arg-type]

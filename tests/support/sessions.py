@@ -55,7 +55,9 @@ def dealt(sessions: Sessions, dealer: str = "south") -> tuple[Members, bytes]:
 def shared(sessions: Sessions, place: Place = PLACE) -> tuple[Members, dict[str, bytes]]:
     """A roster with its keys, and what each has shared for an attempt."""
     roster, _ = dealt(sessions)
-    return roster, {name: session.within(roster).share(place, TENSORS, NEEDED) for name, session in sessions.items()}
+    return roster, {
+        name: session.within(roster).share(place, TENSORS, NEEDED, dict) for name, session in sessions.items()
+    }
 
 
 def bundles_of(

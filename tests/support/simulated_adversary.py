@@ -16,6 +16,7 @@ import numpy as np
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential
 from crypto.secagg.labels import Label
+from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
@@ -184,7 +185,7 @@ class Adversary:
             driver.ask(name, driver.work(Task.SIGN, place, members, COUNTS))
             if driver.said(name).signature:
                 driver.signatures[name] = driver.said(name).signature
-        notes = {self.colluder: mine.reveal(attempt.bundles, lie, lie.names)}
+        notes = {self.colluder: mine.reveal(attempt.bundles, lie, lie.names, NOTHING)}
         for name in honest:
             driver.ask(name, driver.work(Task.REVEAL, place, members, COUNTS))
             if note := driver.clients[name].uploads.get((place, f"note-reveal-{SLOT}")):

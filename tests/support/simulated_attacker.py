@@ -143,7 +143,7 @@ class Attacker:
 def session_of(federation: SimulatedFederation, silo: str) -> Session:
     """A silo's secrets as they lie on its disk now."""
     party, study = federation.silos[silo], federation.study.digest
-    return Session.open(study, party.credential, SystemEntropy(), party.folder / "studies" / study)
+    return Session.open(study, party.credential, SystemEntropy(), party.folder / "studies" / study, begun=True)
 
 
 def raw_slots(key: CkksKey, residues: NDArray[np.uint64]) -> Raw:

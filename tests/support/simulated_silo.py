@@ -27,6 +27,7 @@ from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import Bundle, _bundle_message, _held, _open_reveal
+from crypto.secagg.words import Word
 from policies.documents.policy import load_policy
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
@@ -396,7 +397,7 @@ class WitnessedSession(Session):
 
     @classmethod
     def of(cls, silo: SimulatedSilo, study: str, folder: Path) -> WitnessedSession:
-        session = cls.open(study, silo.credential, SystemEntropy(), folder)
+        session = cls.open(study, silo.credential, SystemEntropy(), folder, begun=False)
         session.silo = silo
         return session
 
@@ -412,8 +413,10 @@ class WitnessedMembership(Membership):
 
     silo: SimulatedSilo
 
-    def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
-        note, names = super().share(place, tensors, threshold), self.roster.names
+    def share(
+        self, place: Place, tensors: Sequence[str], threshold: int, words: Callable[[], Mapping[str, Word]]
+    ) -> bytes:
+        note, names = super().share(place, tensors, threshold, words), self.roster.names
         read = Published.parse(note, self.me, self.attempt(place), tensors, names)
         boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
         if boxes != read.sealed and place not in self.silo.dealt:
@@ -429,10 +432,12 @@ class WitnessedMembership(Membership):
             raise complaint
         return super().read_shares(place, tensors, threshold, notes)
 
-    def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
-        note = super().reveal(bundles, survivors, participants)
+    def reveal(
+        self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str], word: Word
+    ) -> bytes:
+        note = super().reveal(bundles, survivors, participants, word)
         held = _held(bundles, survivors, participants)
-        shares = _open_reveal(note, self.me, held, survivors, roster=self.roster, keys=self.keys, trust=self._trust)
+        shares, _ = _open_reveal(note, self.me, held, survivors, roster=self.roster, keys=self.keys, trust=self._trust)
         parts = {}
         for bundle, share in zip(held, shares, strict=True):
             (part,) = (part for (tensor, part), mine in bundle.shares.items() if mine == share)

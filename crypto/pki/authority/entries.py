@@ -74,12 +74,17 @@ class Index:
         self._sets_of: dict[str, set[str]] = {}
         self._silos_of: dict[str, set[str]] = {}
         self._before = hashlib.sha256()
+        self._heads = [self._before.digest()]
         self._chained = False
 
     @property
     def head(self) -> str:
         """SHA-256 of all lines, lowercase hex."""
         return self._before.hexdigest()
+
+    def had(self, entries: int, sha256: str) -> bool:
+        """Whether there are so many entries or more, and the first of them, so many, have this SHA-256."""
+        return 0 <= entries < len(self._heads) and self._heads[entries].hex() == sha256
 
     def add(self, line: bytes) -> None:
         """Take the next line. Raises `EnrolmentError` if it is no entry, or does not follow from those before."""
@@ -99,6 +104,7 @@ class Index:
             raise EnrolmentError(msg)
         self._note(entry)
         self._before.update(line)
+        self._heads.append(self._before.digest())
         self.count, self.size = number, self.size + len(line)
         self.counted = self.counted or "number" in entry
 

@@ -3,7 +3,8 @@
 Guarantees: it certifies only whom the root admitted, for what the root admitted, and puts the admission into the
 certificate, without which nobody accepts it. A token is redeemed by one key, durably, before a certificate leaves. A
 certificate is renewed only for the key and the subject that it has, while it is valid and neither it nor its admission
-was revoked. Every certificate is in the register before it is handed out.
+was revoked. Every certificate is in the register before it is handed out. With a register that was put back from an
+older copy, nobody is certified (`putback`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from crypto.pki.authority import building, readmission
 from crypto.pki.authority.building import Request, read_request
 from crypto.pki.authority.entries import AUTHORITY, CERTIFICATE, REDEMPTION, REGISTER_FILE, Entry
 from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
+from crypto.pki.authority.putback import Mark, note_shown, require_newest
 from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.authority.register import Known, Register
 from crypto.pki.certificates import Holder, Trust
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
-from crypto.pki.revocation import RevocationLists
+from crypto.pki.revocation import RevocationList, RevocationLists
 from crypto.pki.standing import Stamp, stamp
 
 KEY_FILE = "issuing.key"
@@ -150,6 +152,11 @@ class IssuingAuthority:
                     f"the revocation list of {root.kind} {root.name!r} {until}, and without a fresh one nobody is"
                     f" accepted: make the next one there (`fedward-authority crl`) and bring it as {ROOT_LISTS_FILE}"
                 )
+        with self._guard, self._register() as register:
+            try:
+                self._require_newest(register)
+            except EnrolmentError as fault:
+                found.append(str(fault))
         for one in (self._me, *self._bundle.roots):
             if now < one.ends < now + _END_SOON:
                 mend = "make a new root" if one.above is None else f"have the root delegate to {REQUEST_FILE} again"
@@ -169,6 +176,7 @@ class IssuingAuthority:
         admission.require_secret(token.secret, now)
         self._require_same(asked, admission)
         with self._guard, self._register() as register:
+            self._require_newest(register)
             self._require_unrevoked(register, admission)
             since = register.index.taken_back.get(admission.subject.identity.uri)
             if since is not None and (admission.made is None or admission.made <= since):
@@ -201,7 +209,10 @@ class IssuingAuthority:
             )
             raise EnrolmentError(msg)
         with self._guard, self._register() as register:
+            if holder.issuer in self._mine:
+                note_shown(self._folder, register.index, holder.certificate.serial_number)
             _require_recorded(register, holder, held, asked.fingerprint)
+            self._require_newest(register)
             self._require_unrevoked(register, held)  # whatever a root has admitted since, and did not know of this
             admission = self._readmitted(held, asked.fingerprint, register.index.revoked)
             self._require_admitted(admission, now)
@@ -234,7 +245,7 @@ class IssuingAuthority:
             told += take_back(register, identity, serial, since, reason, now, required=not told)
             if identity is not None:
                 register.take_back(identity, reason)
-            make_list(self._keeper, register.index.revoked, self._folder, now + LIST_LIFE, now)
+            self._make_list(register, self._published(self._list_pem()), now)
         return told
 
     def _issue(self, register: Register, asked: Request, admission: Admission, now: datetime) -> bytes:
@@ -328,14 +339,34 @@ class IssuingAuthority:
             same = made is not None and (made.seen, made.revocations) == (stamp(path), revocations)
             if made is not None and same and made.until - now > LIST_LIFE / 2:
                 return made.pem
-            pem = path.read_bytes() if path.exists() else b""
-            newest = RevocationLists.read(pem, self._bundle).newest(self._me) if pem else None
+            pem = self._list_pem()
+            newest = self._published(pem)
             if newest is None or newest.until - now <= LIST_LIFE / 2 or not newest.revoked.keys() >= revoked.keys():
-                pem = make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
-                newest = RevocationLists.read(pem, self._bundle).newest(self._me)
+                pem = self._make_list(register, newest, now)
+                newest = self._published(pem)
             if newest is not None:
                 self._made = _Made(stamp(path), revocations, newest.until, pem)
             return pem
+
+    def _list_pem(self) -> bytes:
+        """The newest list that this authority has made; empty before the first."""
+        path = self._folder / NEWEST_LIST
+        return path.read_bytes() if path.exists() else b""
+
+    def _published(self, pem: bytes) -> RevocationList | None:
+        return RevocationLists.read(pem, self._bundle).newest(self._me) if pem else None
+
+    def _make_list(self, register: Register, before: RevocationList | None, now: datetime) -> bytes:
+        """Make the next list. What the one `before` revokes stays revoked, also if the register was put back."""
+        mark, revoked = Mark.of(register.index), {**(before.revoked if before else {}), **register.index.revoked}
+        published = Mark.read(self._list_pem())
+        if published is not None and not published.is_in(register.index):
+            mark = published
+        return make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now, mark=mark)
+
+    def _require_newest(self, register: Register) -> None:
+        """Raise `EnrolmentError` if the register was put back from an older copy (`putback`)."""
+        require_newest(self._folder, register.index, self._list_pem())
 
     def _root_lists(self) -> RevocationLists:
         return self._read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"))

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import EnrolmentError
 from crypto.pki.authority.building import CLOCK_SKEW
+from crypto.pki.authority.putback import Mark
 from crypto.pki.key_files import make_folder, replace, write_new
 
 LISTS_FOLDER = "crls"
@@ -61,10 +62,19 @@ def load_key(path: Path, passphrase: bytes | None, made_by: str) -> ec.EllipticC
     return key
 
 
-def make_list(keeper: Keeper, revoked: Mapping[int, datetime], folder: Path, until: datetime, now: datetime) -> bytes:
+def make_list(
+    keeper: Keeper,
+    revoked: Mapping[int, datetime],
+    folder: Path,
+    until: datetime,
+    now: datetime,
+    *,
+    mark: Mark | None = None,
+) -> bytes:
     """Make the authority's next revocation list, archive it in the folder and return it (PEM).
 
-    `revoked` is serial number to date. The number of the list is larger than that of every list before. Raises
+    `revoked` is serial number to date. `mark`: how far the authority's register has come. The number of the
+    list is larger than that of every list before. Raises
     `EnrolmentError` if the folder cannot be written, or if the authority itself ends before `until`.
     """
     now, until = now.astimezone(UTC).replace(microsecond=0), until.astimezone(UTC).replace(microsecond=0)
@@ -81,6 +91,8 @@ def make_list(keeper: Keeper, revoked: Mapping[int, datetime], folder: Path, unt
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(keeper.key.public_key()), critical=False)
     )
+    if mark is not None:
+        builder = builder.add_extension(mark.extension, critical=False)
     for serial, since in sorted(revoked.items()):
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since.astimezone(UTC))
         builder = builder.add_revoked_certificate(entry.build())

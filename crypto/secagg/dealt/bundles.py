@@ -20,6 +20,7 @@ from crypto.errors import RecoveryRefused, SealError
 from crypto.secagg.dealt.boxes import SEAL_BYTES, open_under
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.survivors import AttemptRef
+from crypto.secagg.words import WORD_BYTES, Word
 from crypto.stream import KEY_BYTES
 
 Part = Literal["own", "key"]
@@ -42,6 +43,8 @@ class Published:
     attempt: AttemptRef
     keys: bytes
     """Hash of the roster's keys as the owner holds them (`commit_keys`)."""
+    words: Mapping[str, Word]
+    """By member: the owner's own word, and the last that the owner has heard of each other."""
     note_keys: Mapping[str, bytes]
     """By holder: the commitment to the key under which its shares are sealed."""
     commitments: Mapping[Spot, Mapping[str, bytes]]
@@ -60,7 +63,7 @@ class Published:
         """Cut a note of a roster of these names. Raises `RecoveryRefused` if it is malformed."""
         ordered, others = sorted(set(tensors)), [name for name in names if name != owner]
         shares, deposit = len(PARTS) * SHARE_BYTES * len(ordered) + SEAL_BYTES, KEY_BYTES * len(others) + SEAL_BYTES
-        end = len(MAGIC) + _HASH * (1 + len(names)) + shares * len(names)
+        end = len(MAGIC) + _HASH + (WORD_BYTES + _HASH + shares) * len(names)
         end += len(ordered) * (len(PARTS) * _HASH * (1 + len(names)) + _HASH * len(others) + deposit)
         if not end < len(blob) <= end + MAX_SIGNATURE or not blob.startswith(MAGIC):
             msg = (
@@ -73,6 +76,7 @@ class Published:
             owner=owner,
             attempt=attempt,
             keys=pieces.take(_HASH, 1)[0],
+            words=dict(zip(names, map(Word.from_bytes, pieces.take(WORD_BYTES, len(names))), strict=True)),
             note_keys=dict(zip(names, pieces.take(_HASH, len(names)), strict=True)),
             commitments={
                 (tensor, part): dict(zip(("", *names), pieces.take(_HASH, 1 + len(names)), strict=True))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from policies.plan.shapes import is_pooled
 from silo_agent.data.records import Records
 from silo_agent.learning.evaluation.evaluation import auc
 from silo_agent.learning.evaluation.paired import Difference, paired
@@ -107,11 +108,16 @@ def _warned(
             continue
         if judged.is_reversed(model.family):
             yield Warned("reversed", domain, judged.many, area, None)
-        elif not few:
+        elif not (few or _is_early(model)):
             both = _both(judged.shared), _both(own[rows])
             gain = paired(*both, judged.labels, judged.patients, model.family).auc
             if gain is not None and gain.value > _LEAST_GAIN and _is_clear(gain, 1.0):
                 yield Warned("worse", domain, judged.many, area, auc(own[rows], judged.labels))
+
+
+def _is_early(model: SharedModel) -> bool:
+    """Whether the model has one head for all patients yet, and rounds to come: then it serves many groups worse."""
+    return is_pooled(model.study, model.round) and model.round < model.study.rounds
 
 
 def _trained(model: SharedModel, training: Records, domain: int | None, device: torch.device | str) -> _Judged:

@@ -1,3 +1,3 @@
-"""What a state folder"s secret keys, and what the ledger remembers of the words that rest on it."""
+"""What a state folder's secret keys, and what ledger and silos remember of the words that rest on it."""
 
-__all__ = ["anchored", "digests", "secret"]
+__all__ = ["anchored", "digests", "heard", "secret"]

@@ -4,7 +4,8 @@ Guarantees: a transaction that binds the silo (a draw, sealed bytes, a signed li
 tried) raises the study's count, and the ledger knows the new count before the silo says anything that rests on it. If
 the ledger knows of more than the folder, the folder was put back from an older copy: what it drew and said since is
 unknown, so it takes no part in any round up to the last in which it said anything. From the next round on it catches up
-as after a round that it missed (docs/design/noise.md, "Rolled back").
+as after a round that it missed (docs/design/noise.md, "Rolled back"). The same holds if folder and ledger were both put
+back, once a peer shows a word of this silo that is in neither (docs/design/sums.md, "Rolled back").
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Ta
 
 from policies.ledger.anchors import Anchor
 from protos.messages import Place
-from silo_agent.storage.errors import StateRolledBackError
+from silo_agent.storage.errors import StateOlderError, StateRolledBackError
 
 _metadata = MetaData()
 _said = Table(
@@ -78,10 +79,44 @@ class Anchored:
         with self._engine.begin() as connection:
             yield connection
             count, barred = self._known(connection, place.study)
-            connection.execute(delete(_said).where(_said.c.study == place.study))
-            connection.execute(insert(_said).values(study=place.study, words=count + 1, barred=barred))
+            self._write(connection, place.study, count + 1, barred)
         if self._anchors is not None:
             self._anchors.raise_to(place.study, Anchor(place.round, count + 1))
+
+    def say(self, place: Place) -> int:
+        """Raise the study's count for a word of which the folder keeps nothing else. Returns the new count.
+
+        Raises `StateRolledBackError`, `LedgerWriteError`.
+        """
+        with self.binding(place):
+            pass
+        return self.count(place.study)
+
+    def count(self, study: str) -> int:
+        """How much this silo has said in a study, as far as folder and ledger know. Raises `LedgerWriteError`."""
+        with self._engine.begin() as connection:
+            return self._known(connection, study)[0]
+
+    def shown(self, place: Place, by: str, said: int) -> None:
+        """Take note that a peer has shown a word of this silo, with the count `said`, that the folder does not know.
+
+        Folder and ledger were put back together, and how far is unknown, so the silo sits this round out: raises
+        `StateOlderError`, and `StateRolledBackError` whenever it is to say something in this round or an earlier one.
+        Raises `LedgerWriteError`.
+        """
+        with self._engine.begin() as connection:
+            count, barred = self._known(connection, place.study)
+            said = max(said, count)
+            self._write(connection, place.study, said, max(barred, place.round))
+        if self._anchors is not None:
+            self._anchors.raise_to(place.study, Anchor(place.round, said))
+        msg = f"this state folder is older than what {by} last saw of it; restore the newer one, with its ledger"
+        raise StateOlderError(msg)
+
+    @staticmethod
+    def _write(connection: Connection, study: str, count: int, barred: int) -> None:
+        connection.execute(delete(_said).where(_said.c.study == study))
+        connection.execute(insert(_said).values(study=study, words=count, barred=barred))
 
     def _known(self, connection: Connection, study: str) -> tuple[int, int]:
         """The count from which this silo goes on, and the last round that is barred."""

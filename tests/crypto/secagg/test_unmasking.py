@@ -28,6 +28,7 @@ from crypto.secagg.unmasking import (
     read_reveals,
     require_same_keys,
 )
+from crypto.secagg.words import NOTHING, Word
 from crypto.stream import derive
 from support.entropy import SeededEntropy
 
@@ -57,7 +58,16 @@ class Consortium:
         credential = of.get("credential", self.credentials[owner])
         keys = of.get("keys", KEYS)
         return make_bundle(
-            of["secrets"], of["attempt"], owner, self.roster, pairs, keys, of["threshold"], credential, SystemEntropy()
+            of["secrets"],
+            of["attempt"],
+            owner,
+            self.roster,
+            pairs,
+            keys,
+            of["threshold"],
+            credential,
+            SystemEntropy(),
+            of.get("words", {}),
         )
 
     def read(self, blob, owner, me, **change):
@@ -76,7 +86,16 @@ class Consortium:
     def reveal(self, me, survivors, participants=None, **change):
         of = {"bundles": self.held[me], "keys": KEYS, "credential": self.credentials[me], **change}
         everybody = participants or self.names
-        return make_reveal(of["bundles"], survivors, everybody, me, of["keys"], of["credential"], SystemEntropy())
+        return make_reveal(
+            of["bundles"],
+            survivors,
+            everybody,
+            me,
+            of["keys"],
+            of["credential"],
+            SystemEntropy(),
+            of.get("word", NOTHING),
+        )
 
     def reveals(self, survivors, participants=None):
         return {me: self.reveal(me, survivors, participants) for me in survivors.names}
@@ -394,7 +413,7 @@ def mutate(blob: bytes, other: bytes, chance: random.Random) -> bytes:
 
 def test_of_each_silo_one_secret_is_revealed_and_never_both(trio, monkeypatch):
     shown = []
-    monkeypatch.setattr(unmasking, "_reveal_message", lambda context, shares: shown.extend(shares) or context)
+    monkeypatch.setattr(unmasking, "_reveal_message", lambda context, pieces: shown.extend(pieces[:-1]) or context)
     survivors = trio.list("north", "south")
     trio.reveal("north", survivors)
     held = trio.held["north"]
@@ -500,7 +519,8 @@ def test_a_dropped_silo_that_reveals_all_the_same_is_ignored(trio):
     held = [trio.held["west"][name] for name in THREE]
     shares = [held[at].shares[TENSOR, part] for at, part in enumerate(("own", "own", "key"))]
     context = unmasking._reveal_context(survivors, "west")
-    plain = b"".join([*shares, trio.credentials["west"].sign(unmasking._reveal_message(context, shares))])
+    pieces = [*shares, NOTHING.to_bytes()]
+    plain = b"".join([*pieces, trio.credentials["west"].sign(unmasking._reveal_message(context, pieces))])
     blob = unmasking.seal_under(unmasking.derive(KEYS.group, context), plain, context, SystemEntropy())
     result = trio.recover({**trio.reveals(survivors), "west": blob}, survivors)
     assert result.ignored == ("west",)
@@ -646,3 +666,34 @@ def test_500_reveals_mutated_under_the_seal_are_ignored(trio):
         blob = unmasking.seal_under(key, bytes(out), context, SystemEntropy())
         with pytest.raises(RecoveryRefused, match="ignored: west"):
             trio.recover({"north": honest, "west": blob}, survivors)
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+SAID = {name: Word(number, 4, 1, name.encode()) for number, name in enumerate(THREE, start=1)}
+
+
+def test_every_reader_of_a_note_sees_the_same_words_and_nothing_of_who_was_not_heard(trio):
+    note = trio.make("north", words={name: SAID[name] for name in ("north", "west")})
+    for me in THREE:
+        words = trio.read(note, "north", me).words
+        assert words == {"north": SAID["north"], "south": NOTHING, "west": SAID["west"]}
+        assert words["west"].signature == b"west"
+
+
+def test_words_in_a_note_cannot_be_changed(trio):
+    note = trio.make("north", words=SAID)
+    other = note.replace(SAID["west"].to_bytes(), NOTHING.to_bytes())
+    assert other != note
+    with pytest.raises(RecoveryRefused, match="did not sign"):
+        trio.read(other, "north", "south")
+
+
+def test_a_reveal_brings_its_senders_word_even_if_too_few_came_to_open_anything(trio):
+    survivors = trio.list("north", "south")
+    blobs = {"south": trio.reveal("south", survivors, word=SAID["south"])}
+    with pytest.raises(RecoveryRefused, match="1 of the 2 reveals"):
+        trio.recover(blobs, survivors)
+    given = trio.held["north"], survivors, THREE, trio.roster, KEYS, trio.trust
+    words = unmasking.words_in_reveals({**blobs, "north": b"garbage", "nobody": b""}, *given)
+    assert words == {"south": SAID["south"]}
+    assert words["south"].signature == b"south"

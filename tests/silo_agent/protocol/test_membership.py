@@ -20,6 +20,7 @@ from crypto.secagg.labels import Label
 from crypto.secagg.packages import open_note, seal_note
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import notes_digest
+from crypto.secagg.words import NOTHING
 from protos.messages import Member
 from support.certificates import load
 from support.entropy import SeededEntropy
@@ -194,7 +195,7 @@ def test_nothing_is_dealt_or_shared_before_the_greetings_are_read(sessions):
     with pytest.raises(SealError, match="have not been read"):
         sessions["north"].within(roster).deal(PLACE)
     with pytest.raises(SealError, match="have not been read"):
-        sessions["north"].within(roster).share(PLACE, TENSORS, NEEDED)
+        sessions["north"].within(roster).share(PLACE, TENSORS, NEEDED, dict)
 
 
 @pytest.mark.parametrize("at", [0, 100, 1200, -10])
@@ -231,9 +232,9 @@ def test_keys_are_dealt_under_both_secrets(sessions):
 def test_secrets_are_shared_once_in_an_attempt_and_anew_in_the_next(sessions):
     roster, notes = shared(sessions)
     north = sessions["north"]
-    assert north.within(roster).share(PLACE, TENSORS, NEEDED) == notes["north"]
+    assert north.within(roster).share(PLACE, TENSORS, NEEDED, dict) == notes["north"]
     first = north.within(roster).masks(PLACE, "heads", NAMES)
-    assert north.within(roster).share(NEXT, TENSORS, NEEDED) != notes["north"]
+    assert north.within(roster).share(NEXT, TENSORS, NEEDED, dict) != notes["north"]
     second = north.within(roster).masks(NEXT, "heads", NAMES)
     assert first.own != second.own
     assert all(first.pairs[name] != second.pairs[name] for name in ("south", "west"))
@@ -277,7 +278,7 @@ def test_keys_that_are_dealt_anew_end_the_attempt_that_was_shared(sessions):
 
 def test_shares_that_were_swapped_altered_or_replayed_are_refused(sessions):
     roster, notes = shared(sessions)
-    later = {name: session.within(roster).share(NEXT, TENSORS, NEEDED) for name, session in sessions.items()}
+    later = {name: session.within(roster).share(NEXT, TENSORS, NEEDED, dict) for name, session in sessions.items()}
     middle = len(notes["south"]) // 2
     for wrong in (notes["west"], flipped(notes["south"], middle), flipped(notes["south"], -5), later["south"], b""):
         with pytest.raises(RecoveryRefused, match="'south'"):
@@ -320,7 +321,7 @@ def revealed(sessions, place=PLACE, there=NAMES):
         roster,
         bundles,
         survivors,
-        {n: sessions[n].within(roster).reveal(bundles[n], survivors, NAMES) for n in there},
+        {n: sessions[n].within(roster).reveal(bundles[n], survivors, NAMES, NOTHING) for n in there},
     )
 
 
@@ -358,7 +359,8 @@ def test_what_the_coordinator_carries_holds_no_secret_of_the_attempt(sessions):
     survivors = SurvivorList(
         sessions["north"].within(roster).attempt(PLACE), "heads", NAMES, notes_digest(bundles["north"], NAMES)
     )
-    carried = b"".join([*notes.values(), sessions["north"].within(roster).reveal(bundles["north"], survivors, NAMES)])
+    reveal = sessions["north"].within(roster).reveal(bundles["north"], survivors, NAMES, NOTHING)
+    carried = b"".join([*notes.values(), reveal])
     for secret in secrets_of(sessions["north"], roster):
         assert secret not in carried
     for bundle in bundles["north"].values():
@@ -401,7 +403,7 @@ def test_sums_open_under_what_the_survivors_reveal_and_single_contributions_do_n
     survivors = SurvivorList(
         sessions["north"].within(roster).attempt(PLACE), "heads", there, notes_digest(bundles[names[0]], names)
     )
-    reveals = {name: sessions[name].within(roster).reveal(bundles[name], survivors, names) for name in there}
+    reveals = {name: sessions[name].within(roster).reveal(bundles[name], survivors, names, NOTHING) for name in there}
     ring = RINGS[kind]
     total = ring.read(sealed[there[0]])
     for name in there[1:]:

@@ -65,7 +65,7 @@ def test_an_upload_that_its_silo_has_not_signed_as_it_must_be_is_the_coordinator
         release=lambda _: release,
         sealed_values=lambda _: values,
         work=SimpleNamespace(uploads=(Upload(part, b"s"),)),
-        membership=SimpleNamespace(signed=lambda *_: fault != "unsigned"),
+        has_signed=lambda _, of: of == values and fault != "unsigned",
     )
     with pytest.raises(OpeningRefused, match="shows no upload of heads that north has signed"):
         recount(attempt, None, Refusal(SHA, ""))

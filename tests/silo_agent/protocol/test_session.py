@@ -14,6 +14,7 @@ from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import AttemptSecrets, notes_digest
+from crypto.secagg.words import NOTHING
 from protos import record
 from silo_agent.protocol.session import Session, session_name
 from support.online import Online, load
@@ -60,7 +61,7 @@ def test_keys_lie_sealed_and_open_for_their_owner_alone(stored, credentials, tmp
     for secret in (keys.group, keys.check, keys.ckks[:64], sessions["north"]._store.ephemeral.to_bytes()[:32]):
         assert secret not in blob
     assert path.stat().st_mode & 0o777 == 0o600
-    thief = Session.open(STUDY, credentials["west"], SystemEntropy(), tmp_path / "north")
+    thief = Session.open(STUDY, credentials["west"], SystemEntropy(), tmp_path / "north", begun=True)
     assert thief.member.public_key != sessions["north"].member.public_key
 
 
@@ -79,6 +80,24 @@ def test_forgotten_keys_are_gone(stored, tmp_path):
     Session.forget(tmp_path / "north")
     assert not (tmp_path / "north" / KEY_FILE).exists()
     assert stored()["north"].member.public_key != before.public_key
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_keys_that_are_gone_are_told_where_the_study_had_begun(credentials, tmp_path, begun):
+    def opened(begun):
+        with capture_logs() as logs:
+            session = Session.open(STUDY, credentials["north"], SystemEntropy(), tmp_path, begun=begun)
+        return session.member, logs
+
+    before, _ = opened(begun=False)
+    (tmp_path / KEY_FILE).unlink()
+    after, logs = opened(begun)
+    assert after.public_key != before.public_key
+    told = [(one["event"], one["file"], one["why"], one["mend"]) for one in logs]
+    mend = "check the disk, and who removes files there; the round that is under way begins again"
+    whole = [("stored keys are not usable; new ones are made", str(tmp_path / KEY_FILE), "it is gone", mend)]
+    assert told == (whole if begun else [])
+    assert opened(begun=True) == (after, [])
 
 
 def test_a_key_store_keeps_its_name_until_it_does_not_open(credentials, tmp_path):
@@ -119,17 +138,21 @@ def test_a_silo_that_begins_again_goes_on_in_the_same_attempt(stored):
     package = before["south"].within(roster).deal(PLACE)
     for session in before.values():
         session.within(roster).take("south", package)
-    notes = {name: session.within(roster).share(PLACE, TENSORS, NEEDED) for name, session in before.items()}
+    notes = {name: session.within(roster).share(PLACE, TENSORS, NEEDED, dict) for name, session in before.items()}
     masks = {name: session.within(roster).masks(PLACE, "heads", NAMES) for name, session in before.items()}
     again = stored()
     assert again["south"].within(roster).greet() == greetings["south"]
     assert again["south"].within(roster).deal(PLACE) == package
-    assert {name: session.within(roster).share(PLACE, TENSORS, NEEDED) for name, session in again.items()} == notes
+    assert {
+        name: session.within(roster).share(PLACE, TENSORS, NEEDED, dict) for name, session in again.items()
+    } == notes
     assert {name: session.within(roster).masks(PLACE, "heads", NAMES) for name, session in again.items()} == masks
     bundles = bundles_of(again, roster, notes)
     notes = notes_digest(bundles["north"], NAMES)
     survivors = SurvivorList(again["north"].within(roster).attempt(PLACE), "heads", NAMES, notes)
-    reveals = {name: session.within(roster).reveal(bundles[name], survivors, NAMES) for name, session in again.items()}
+    reveals = {
+        name: session.within(roster).reveal(bundles[name], survivors, NAMES, NOTHING) for name, session in again.items()
+    }
     unmasking = (
         again["west"]
         .within(roster)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from datetime import date
@@ -10,34 +9,24 @@ from datetime import date
 import numpy as np
 import pytest
 
-from crypto.pki.at_rest import FormerKey
-from crypto.pki.identity import Identity, Role
-from crypto.pki.key_files import new_key
 from policies.errors import LedgerMissingError
 from policies.ledger.anchors import Anchors
-from policies.ledger.ledger import Debit, Ledger
-from policies.plan.cost import Cost
+from policies.ledger.ledger import Ledger
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage.backup import make_backup, restore
 from silo_agent.storage.errors import StateError, StateRolledBackError, SumError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.opening import open_state, read_state
-from silo_agent.storage.rows import Withdrawals
-from support.entropy import SeededEntropy
+from silo_agent.storage.opening import read_state
 from support.ledgers import NORTH
+from support.used_state import KEY, MISHAPS, opened, used
 
-KEY = FormerKey(Identity(Role.SILO, "north"), new_key()[1])
 STUDY = "5" * 64
 PLACE = Place(STUDY, 2, 3)
 INTEGERS = np.array([5, -7, 2**30], np.int64)
 LABEL, OTHER = "a" * 64, "b" * 64
 SUM = "1" * 64
 DAY = date(2026, 3, 1)
-
-
-def opened(folder, seed=1):
-    return open_state(folder, KEY, SeededEntropy(seed))[0]
 
 
 @pytest.fixture
@@ -119,51 +108,6 @@ def test_a_folder_that_rests_on_a_secret_does_not_start_without_it(folder):
 
 
 # --- every file that a start reads, and what can become of it -------------------------------------------------------
-def charge(folder):
-    debit = Debit(STUDY, "d" * 64, 2, 3, {"heads": Cost("training", 1.0, 10.0, 1)})
-    with Ledger.open(StateFolder(folder).ledger, NORTH, budget_epsilon=10.0) as ledger:
-        ledger.charge(debit)
-
-
-def used(folder, seed):
-    """A folder whose agent has drawn for a charge, and of whose patients two have withdrawn."""
-    folder.mkdir()
-    Ledger.create(StateFolder(folder).ledger, NORTH)
-    state = opened(folder, seed)
-    charge(folder)
-    state.anchored.bind(Anchors(state.files.ledger))
-    state.keep_release(PLACE, Tensor.HEADS, 3, INTEGERS, LABEL)
-    withdrawals = Withdrawals(state.files, KEY, SeededEntropy(seed))
-    withdrawals.add("one")
-    older = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    state.promises.sign(PLACE, Tensor.HEADS, ("north", "south"))
-    withdrawals.add("two")
-    state.close()
-    opened(folder, seed).close()
-    return older
-
-
-def damaged(_folder, path, _older):
-    content = bytearray(path.read_bytes())
-    middle = slice(len(content) // 4, -len(content) // 4)
-    content[middle] = bytes(len(content[middle]))
-    path.write_bytes(bytes(content))
-
-
-def foreign(folder, path, _older):
-    other = folder.with_name("other")
-    used(other, 77)
-    shutil.copy(other / path.name, path)
-
-
-MISHAPS = {
-    "damaged": damaged,
-    "cut": lambda _folder, path, _older: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "empty": lambda _folder, path, _older: path.write_bytes(b""),
-    "gone": lambda _folder, path, _older: path.unlink(),
-    "older": lambda _folder, path, older: path.write_bytes(older[path.name]),
-    "foreign": foreign,
-}
 SAID = {
     ("state.sqlite3", "damaged"): "state.sqlite3 is damaged, or cannot be used",
     ("state.sqlite3", "cut"): "state.sqlite3 is damaged, or cannot be used",

@@ -343,7 +343,12 @@ def test_who_is_not_in_the_register_is_not_renewed(online):
         online.authority.renew(asked, first)
     for path, content in zip(files, kept, strict=True):
         path.write_bytes(content)
-    online.authority.renew(asked, first)
+    with pytest.raises(EnrolmentError, match=f"lacks the certificate with the serial number {serial_of(forged)}"):
+        online.authority.renew(asked, first)  # the forged one was shown, and no register has it
+
+
+def serial_of(pem):
+    return f"{parse_certificate(pem).serial_number:x}"
 
 
 def pem_of(key):

@@ -10,7 +10,7 @@ import pytest
 from policies.ledger.anchors import Anchors
 from policies.ledger.ledger import Ledger
 from protos.messages import Place, Tensor
-from silo_agent.storage.errors import StateError, StateRolledBackError
+from silo_agent.storage.errors import StateError, StateOlderError, StateRolledBackError
 from support.ledgers import NORTH
 from support.states import keyed
 
@@ -46,6 +46,9 @@ class Silo:
         shutil.rmtree(self.home / "older", ignore_errors=True)
         shutil.copytree(self.home / "state", self.home / "older")
         self.start()
+
+    def count(self):
+        return self.state.anchored.count(STUDY)
 
     def roll_back(self):
         self.state.close()
@@ -128,3 +131,60 @@ def test_a_word_that_is_refused_binds_nobody(silo):
     with pytest.raises(StateError):
         silo.state.promises.sign(PLACE, Tensor.HEADS, ("north", "west"))
     assert Anchors(silo.ledger).of(STUDY).said == 1
+
+
+# --- folder and ledger put back together -----------------------------------------------------------------------------
+
+
+def test_a_word_of_which_nothing_else_is_kept_counts_before_it_is_said(silo):
+    WORDS["a list"](silo.state, PLACE)
+    assert silo.state.anchored.say(PLACE) == silo.count() == Anchors(silo.ledger).of(STUDY).said == 2
+    assert silo.state.anchored.say(PLACE) == 3
+    silo.state.close()
+    silo.start()
+    assert silo.count() == 3
+    silo.roll_back()
+    with pytest.raises(StateRolledBackError):
+        silo.state.anchored.say(PLACE)
+
+
+@pytest.mark.parametrize("said", [1, 2, 3, 9])
+def test_what_a_peer_shows_bars_the_round_for_good_and_the_counts_go_on_above_it(silo, said):
+    WORDS["a list"](silo.state, PLACE)
+    WORDS["a reveal"](silo.state, PLACE)
+    with pytest.raises(StateOlderError, match="older than what south last saw of it; restore the newer one, with its"):
+        silo.state.anchored.shown(PLACE, "south", said)
+    assert silo.count() == Anchors(silo.ledger).of(STUDY).said == max(2, said)
+    silo.state.close()
+    silo.start()
+    for word in WORDS.values():
+        with pytest.raises(StateRolledBackError):
+            word(silo.state, Place(STUDY, PLACE.round, 9))
+    WORDS["a list"](silo.state, NEXT)
+    assert silo.count() == max(2, said) + 1
+    silo.state.anchored.require(Place(OTHER, 0, 1))
+
+
+def test_what_a_peer_shows_stays_known_where_the_folder_alone_is_put_back_again(silo):
+    with pytest.raises(StateOlderError):
+        silo.state.anchored.shown(PLACE, "south", 5)
+    silo.roll_back()
+    with pytest.raises(StateRolledBackError, match="up to round 2"):
+        silo.state.anchored.require(PLACE)
+
+
+def test_a_newer_copy_of_both_is_not_barred(silo, tmp_path):
+    for _ in range(5):
+        silo.state.anchored.say(PLACE)
+    silo.state.close()
+    newer = shutil.copytree(tmp_path / "state", tmp_path / "newer")
+    ledger = shutil.copy(silo.ledger, tmp_path / "newer.sqlite3")
+    silo.start()
+    with pytest.raises(StateOlderError):
+        silo.state.anchored.shown(PLACE, "south", 5)
+    silo.state.close()
+    shutil.rmtree(tmp_path / "state")
+    shutil.copytree(newer, tmp_path / "state")
+    shutil.copy(ledger, silo.ledger)
+    silo.start()
+    silo.state.anchored.require(PLACE)
