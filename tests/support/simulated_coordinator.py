@@ -213,7 +213,10 @@ class SimulatedCoordinator:
         lied = silo in lie.silos
         survivors = lie.survivors if lied else work.survivors
         if work.task is not Task.REVEAL:
-            return replace(work, survivors=survivors)
+            uploads = tuple(one for one in work.uploads if one.part.silo in survivors)
+            if work.task is Task.RECOUNT and len(uploads) != len(survivors):
+                return work  # the wire has no such word: nobody has signed what should be there
+            return replace(work, survivors=survivors, uploads=uploads)
         given = dict(lie.signed) if lied else {one.silo: one.signature for one in work.signatures}
         if self.colluder is not None:
             given[self.colluder.identity.name] = self.colluder.sign(self._list(survivors).to_sign())
