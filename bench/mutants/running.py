@@ -38,6 +38,7 @@ class Copy:
         """Copy what git knows or would add. `place` must not exist."""
         self.root = place
         self._log = place.with_name(place.name + ".log")
+        self._times = place.with_name("times.json")
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=tree,
@@ -73,7 +74,7 @@ class Copy:
             msg = "the process that runs the tests has no pipes"
             raise RuntimeError(msg)
         arguments = [*ARGUMENTS, f"--hypothesis-profile={PROFILE}", *tests]
-        wish = {"arguments": arguments, "seconds": seconds, "log": str(self._log)}
+        wish = {"arguments": arguments, "seconds": seconds, "log": str(self._log), "times": str(self._times)}
         self._zygote.stdin.write(json.dumps(wish) + "\n")
         self._zygote.stdin.flush()
         said = json.loads(self._zygote.stdout.readline())
