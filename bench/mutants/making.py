@@ -1,7 +1,7 @@
 """Mutants of a module: small faults in its source, one at a time.
 
-cosmic-ray's operators make them (another comparison, number, arithmetic or boolean, an inverted condition, an exception
-that is not caught, a loop that never runs, a missing decorator), and our own (`operators`). A shell script has faults
+cosmic-ray's operators make them (another comparison, number, arithmetic or boolean, an inverted condition, a loop
+that never runs, a missing decorator), and our own (`operators`). A shell script has faults
 of its own (`shell`).
 
 Left out is what cannot change what a module does: annotations (every module postpones their evaluation), imports for
@@ -30,7 +30,8 @@ from bench.mutants.operators import OWN
 
 _SENTENCE: Final = re.compile(r"[a-z,;:)] [a-z({]")
 _UNLIKELY: Final = ("_Is", "_IsNot")
-_NEED_ARGUMENTS: Final = ("VariableReplacer", "VariableInserter")
+_LEFT_OUT: Final = ("VariableReplacer", "VariableInserter", "ExceptionReplacer")
+"""The first two need arguments; of the third there is one of our own."""
 
 
 Key = tuple[str, str, str, str]
@@ -60,7 +61,7 @@ class Mutant:
 def operators() -> dict[str, Operator]:
     """Every operator by its name."""
     provided = OperatorProvider()
-    names = [name for name in provided if name not in _NEED_ARGUMENTS and not name.endswith(_UNLIKELY)]
+    names = [name for name in provided if name not in _LEFT_OUT and not name.endswith(_UNLIKELY)]
     # A comparison with `is` has no other replacement than these.
     names += ["ReplaceComparisonOperator_Is_IsNot", "ReplaceComparisonOperator_IsNot_Is"]
     return {name: provided[name]() for name in names} | {own.__name__: own() for own in OWN}

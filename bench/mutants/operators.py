@@ -3,7 +3,7 @@
 A statement is dropped, which is how a check gets lost, or one side of an `and` or `or`. State is not brought up to
 date, or a value is kept although it has changed: two ways of a stale cache. Bytes never reach the disk. Two arguments,
 operands or branches stand in each other's place. A call is left out of the expression around it. A default is another
-one.
+one. An exception is not caught.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _FORGETTING: Final = ("clear", "pop", "discard", "remove", "cache_clear", "updat
 """Calls that change what an object holds, by the last part of their name."""
 _MAKING: Final = ("__init__", "__post_init__", "__new__")
 _FROZEN: Final = ("frozen", "NamedTuple", "Enum", "Protocol", "BaseModel")
+_NEVER: Final = "GeneratorExit"
+"""What nobody raises where it could be caught."""
 _CACHED: Final = '__import__("functools").'
 
 
@@ -323,6 +325,33 @@ class InverseMembership(Operator):  # type: ignore[misc]  # cosmic-ray has no ty
         )
 
 
+class CatchNothing(Operator):  # type: ignore[misc]  # cosmic-ray has no types
+    """An exception, or one of several, is not caught. cosmic-ray's own knows no names with dots."""
+
+    def mutation_positions(self, node: Node) -> Places:
+        """Where in this node."""
+        for one in _caught(node):
+            yield one.start_pos, one.end_pos
+
+    def mutate(self, node: Node, index: int) -> Node:
+        """Return the node with the fault."""
+        one = _caught(node)[index]
+        first = one.get_first_leaf()
+        at = one.parent.children.index(one)
+        one.parent.children[at] = parso.python.tree.Name(_NEVER, first.start_pos, first.prefix)
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        """Code without and with the fault."""
+        before = "try: f()\nexcept "
+        return (
+            Example(f"{before}a.B as c: pass\n", f"{before}{_NEVER} as c: pass\n"),
+            Example(f"{before}(a.B, C): pass\n", f"{before}(a.B, {_NEVER}): pass\n", occurrence=1),
+            Example(f"{before}A: pass\n", f"{before}{_NEVER}: pass\n"),
+        )
+
+
 OWN: Final[tuple[type[Operator], ...]] = (
     DropStatement,
     DropOperand,
@@ -335,6 +364,7 @@ OWN: Final[tuple[type[Operator], ...]] = (
     SwapBranches,
     WrongDefault,
     InverseMembership,
+    CatchNothing,
 )
 
 
@@ -488,6 +518,16 @@ def _others(leaf: Node) -> list[str]:
     if leaf.type == "string":
         return ['""'] if leaf.value not in ('""', "''") else []
     return {"True": ["False"], "False": ["True"]}.get(getattr(leaf, "value", ""), [])
+
+
+def _caught(node: Node) -> list[Node]:
+    """What an `except` names."""
+    if node.type != "except_clause":
+        return []
+    named = node.children[1]
+    if named.type == "atom" and named.children[1].type == "testlist_comp":
+        return list(named.children[1].children[::2])
+    return [named]
 
 
 def _words(operator: Node) -> str:
