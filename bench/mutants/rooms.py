@@ -35,6 +35,8 @@ class Campaign:
     """The patterns of each room."""
     tests: Mapping[str, tuple[tuple[str, ...], ...]]
     """The tests of files for which their own do not stand alone."""
+    everywhere: tuple[str, ...]
+    """Tests that stand for every file of a room as well: they read its text."""
 
     def files_of(self, root: Path, room: str) -> list[str]:
         """The files of a room, in order. A package's own file only names what is in it."""
@@ -43,7 +45,8 @@ class Campaign:
 
     def stages_of(self, root: Path, path: str) -> Sequence[Sequence[str]]:
         """The tests that stand for a file."""
-        return self.tests.get(path) or [own_tests(root, path) or folder_tests(root, path)]
+        own = self.tests.get(path) or [own_tests(root, path) or folder_tests(root, path)]
+        return [*own, self.everywhere] if path.endswith(".py") else own
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -52,7 +55,8 @@ def read_campaign(path: Path) -> Campaign:
     modules = {name: Module(tuple(each["files"]), _stages(each)) for name, each in held["modules"].items()}
     tests = {each.files[0]: each.stages for each in modules.values() if len(each.files) == 1}
     tests |= {name: _stages(each) for name, each in held["tests"].items()}
-    return Campaign(modules, {name: tuple(patterns) for name, patterns in held["rooms"].items()}, tests)
+    rooms = {name: tuple(patterns) for name, patterns in held["rooms"].items()}
+    return Campaign(modules, rooms, tests, tuple(held["everywhere"]))
 
 
 def own_tests(root: Path, path: str) -> list[str]:
