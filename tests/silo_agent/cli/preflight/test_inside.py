@@ -10,6 +10,7 @@ from silo_agent.cli.preflight import inside
 from silo_agent.cli.preflight.findings import Status
 from silo_agent.cli.preflight.shared import Skipped, Subject, guarded
 from silo_agent.config import AgentConfig
+from silo_agent.data.sources.sql import RecordError
 from silo_agent.errors import SiloError
 from support.ledgers import NORTH
 
@@ -161,3 +162,12 @@ def test_each_check_has_its_name(subject):
     assert [(name, check(subject).check) for name, check in inside.CHECKS] == [
         (name, name) for name, _ in inside.CHECKS
     ]
+
+
+def test_a_statement_that_fails_on_a_record_is_told_here_and_nowhere_else(subject, monkeypatch):
+    def fail(*_):
+        raise RecordError("of patient 17")  # noqa: EM101  # the whole text
+
+    monkeypatch.setattr("silo_agent.data.profiling.profile.profile", fail)
+    with pytest.raises(SiloError, match="so the agent would send noise alone: of patient 17"):
+        inside.data(subject)
