@@ -166,7 +166,7 @@ def test_each_check_has_its_name(subject):
 
 def test_a_statement_that_fails_on_a_record_is_told_here_and_nowhere_else(subject, monkeypatch):
     def fail(*_):
-        raise RecordError("of patient 17")  # noqa: EM101  # the whole text
+        raise RecordError("of patient 17")  # noqa: EM101, TRY003  # the whole text
 
     monkeypatch.setattr("silo_agent.data.profiling.profile.profile", fail)
     with pytest.raises(SiloError, match="so the agent would send noise alone: of patient 17"):
