@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from coordinator.door import connections
 from coordinator.door.connections import FLOOD, PROOF_SECONDS, PROVEN, UNPROVEN, Connections, _peer, _source
+from coordinator.door.guard import LOOK_SECONDS
 from coordinator.metrics import Metrics
 
 
@@ -237,3 +238,23 @@ def test_a_connection_over_ipv6_is_found_by_the_name_that_grpc_gives_it():
         door.look()
         (one,) = door._open.values()
         assert (one.peer, one.source) == (("127.0.0.1", mine.getsockname()[1]), "127.0.0.1")
+
+
+def test_lines_are_spared_by_whose_connections_they_are(house, monkeypatch):
+    asked = []
+    monkeypatch.setattr(house.door._sparing, "allows", asked.append)
+    mine = house.connect("127.0.0.3", caller="silo/north")
+    house.connect("127.0.0.2")
+    house.door.look()
+    for _ in range(FLOOD + 1):
+        house.door.refuse(house.name(mine))
+    house.now = PROOF_SECONDS + 1
+    with capture_logs() as told:
+        house.door.look()
+    assert sorted(asked) == ["127.0.0.2", "silo/north"]
+    assert not told
+
+
+def test_the_limits_are_those_of_the_handbook():
+    """docs/operating.md, by the second; the door looks ten times in one."""
+    assert (PROOF_SECONDS, UNPROVEN, PROVEN, FLOOD, LOOK_SECONDS) == (15.0, 32, 8, 100, 0.1)

@@ -487,3 +487,9 @@ def test_metadata_may_fill_its_limit(monkeypatch):
     with pytest.raises(grpc.RpcError):
         alone._identified("Heartbeat", context, context.peer())
     assert context.details == "the call carries 8193 bytes of metadata, above 8192"
+
+
+def test_the_times_and_sizes_are_those_of_the_handbook():
+    """docs/operating.md."""
+    assert (guards.MESSAGE_SECONDS, guards.NEXT_SECONDS, guards.ANSWER_SECONDS) == (10.0, 30.0, 30.0)
+    assert (guards.LATE_SECONDS, guards.MAX_LATE, guards.MAX_METADATA) == (1.0, 64, 8192)

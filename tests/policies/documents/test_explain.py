@@ -204,7 +204,11 @@ def test_the_ceiling_is_that_of_the_theorem(epsilon, delta):
         ("data_set.holdout", 0.25, "25% of the patients are kept apart"),
         ("data_set.unit", "record", "What is protected is the single record"),
         ("data_set.identified_by", ["a"], "The data say in a whose record it is."),
-        ("data_set.file", {"delimiter": ",", "columns": ["a", "b", "c"]}, "its columns are a, b and c, in this order"),
+        (
+            "data_set.file",
+            {"delimiter": ",", "columns": ["pid", "b", "c"]},
+            "its columns are pid, b and c, in this order",
+        ),
         ("encoder_sealing", "ckks", "sealed by masks that cancel in the sum, and a second layer of encryption under"),
         ("noise_modes", ["local"], "Noise: this hospital hides every release with noise of its own"),
         ("noise_modes", ["local", "distributed"], "whatever the others do or the hospitals of a study add the noise"),
