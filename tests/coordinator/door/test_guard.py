@@ -492,4 +492,4 @@ def test_metadata_may_fill_its_limit(monkeypatch):
 def test_the_times_and_sizes_are_those_of_the_handbook():
     """docs/operating.md."""
     assert (guards.MESSAGE_SECONDS, guards.NEXT_SECONDS, guards.ANSWER_SECONDS) == (10.0, 30.0, 30.0)
-    assert (guards.LATE_SECONDS, guards.MAX_LATE, guards.MAX_METADATA) == (1.0, 64, 8192)
+    assert (guards.LATE_SECONDS, guards.LOOK_SECONDS, guards.MAX_LATE, guards.MAX_METADATA) == (1.0, 0.1, 64, 8192)

@@ -152,6 +152,17 @@ def test_a_certificate_is_renewed_for_the_same_key_and_party_while_it_counts(onl
         online.renew(home, now=start + 20 * DAY)
 
 
+def test_a_certificate_is_renewed_for_nobody_else_and_for_no_other_hosts(online):
+    home = online.enrol("coordinator", "hub")
+    key_pem, held = (home / "key.pem").read_bytes(), (home / "certificate.pem").read_bytes()
+    for asked, why in (
+        (request_of(key_pem, subject("silo", "north"), ["localhost"]), "it is for fedward://silo/north"),
+        (request_of(key_pem, subject("coordinator", "hub"), ["evil.example"]), r"its hosts are evil\.example"),
+    ):
+        with pytest.raises(EnrolmentError, match=f"the request is not what was admitted: {why}"):
+            online.authority.renew(asked[0], held)
+
+
 def test_no_certificate_outlives_the_admission_and_then_there_are_none(online):
     token, asked = online.admit("silo", "north", days=9), request(online, "north")
     now = datetime.now(UTC) + 5 * DAY
