@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -368,3 +370,24 @@ def test_what_the_authority_hands_out_is_looked_at_and_not_written(party, tmp_pa
         renewals.look(party.home / "authority.pem", "https://near")
     with pytest.raises(CertificateError, match=r"none\.pem cannot be read \(No such file or directory\)"):
         renewals.look(party.home / "none.pem", "https://near")
+
+
+def test_between_two_looks_it_waits_for_its_pace(party):
+    stop, looks = MagicMock(), []
+    stop.is_set.side_effect = [False, False, True]
+    party.renewal.look = lambda: looks.append(1)
+    party.renewal.run(stop, 7.0)
+    assert (looks, stop.wait.mock_calls) == ([1, 1], [call(7.0), call(7.0)])
+
+
+def test_a_command_beside_the_program_does_not_keep_the_memory_of_keys(party, monkeypatch):
+    said = []
+    monkeypatch.setattr(renewals.Credential, "load", lambda *files, **more: said.append((files, more)))
+    own = Files(*[party.home / f"{name}.pem" for name in ("certificate", "key", "authority", "crls")])
+    renewals.load(own, None)
+    renewals.load(replace(own, passphrase=party.home / "word", memory=party.home / "memory"), None, keeps=True)
+    files = (own.certificate, own.key, own.authority, own.lists)
+    assert said == [
+        (files, {"passphrase": None, "memory": None, "keeps": False}),
+        (files, {"passphrase": party.home / "word", "memory": party.home / "memory", "keeps": True}),
+    ]
