@@ -223,6 +223,10 @@ def test_a_share_is_shown_with_four_digits_rounded_up(make_policy, epsilon, show
     assert f"this can become at most {shown} of the time" in text_of(make_policy({"budget.epsilon": epsilon}))
 
 
+def test_several_who_conspire_are_counted(make_policy):
+    assert "even if 2 others conspire with" in text_of(make_policy({"colluders": 2, "min_silos": 7}))
+
+
 def test_every_paragraph_has_its_heading_in_reading_order(make_policy):
     assert [heading for heading, _ in explain(make_policy())] == [
         "Whose data",
