@@ -19,6 +19,8 @@ from bench.mutants.zygote import PROFILE
 ARGUMENTS: Final = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow or sampled")
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
+_NOBODY: Final = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "-c", "commit.gpgsign=false")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -50,6 +52,9 @@ class Copy:
             if (tree / name).is_file():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(tree / name, place / name)
+        # A release is made of what git tracks, and the scripts that install one are tested from it.
+        for words in (["init", "-q"], ["add", "-A"], [*_NOBODY, "commit", "-q", "--no-verify", "-m", "a copy"]):
+            subprocess.run(["git", *words], cwd=place, check=True)
         environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._zygote = subprocess.Popen(

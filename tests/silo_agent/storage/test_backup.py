@@ -343,7 +343,7 @@ SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize
     ("name", "fields"),
     [
         ("../evil", {}),
-        ("/evil", {}),
+        ("/absent/evil", {}),
         ("more", {}),
         ("ledger.sqlite3-journal", {}),
         ("session.sealed", {}),
@@ -461,9 +461,9 @@ def test_nobody_withdraws_while_a_folder_is_put_in_the_place_of_another(made, st
     assert held == [state], "a folder that is not there has nobody in it"
 
 
-@pytest.mark.parametrize("name", ["/ledger.sqlite3", f"/studies/{OVER}/personal.safetensors"])
-def test_no_file_with_an_absolute_name_is_one_of_a_backup(made, tmp_path, name):
+def test_no_file_with_an_absolute_name_is_one_of_a_backup(made, tmp_path):
     with tarfile.open(made, "a") as archive:
-        archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+        archive.addfile(tarfile.TarInfo(f"{tmp_path}/evil"), io.BytesIO())
     with pytest.raises(BackupError, match="does not belong into a backup"):
         put_back(made, tmp_path / "new")
+    assert not (tmp_path / "evil").exists()
