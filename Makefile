@@ -53,8 +53,8 @@ proto: $(VENV)/.installed ## Generate the wire's Python code.
 audit: $(VENV)/.installed ## An attacker's lower bounds on epsilon, with and without planted faults; three minutes.
 	$(BIN)/python -m bench.audit
 
-mutants: $(VENV)/.installed ## Plant 100 faults into each module that privacy stands on; at most six hours.
-	$(BIN)/python -m bench.mutants
+mutants: $(VENV)/.installed ## Plant 100 faults into each module that privacy stands on, 150 into each room; MUTANTS="--rooms pki".
+	$(BIN)/python -m bench.mutants $(MUTANTS)
 
 bench-exam: $(VENV)/.installed ## The demo's study on eight seeds, one also as processes, beside FedAvg and the open fit.
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.exam --processes

@@ -32,6 +32,7 @@ from policies.refusals import Reason, Refused
 from protos.bounds import sentence
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.core import turns
+from silo_agent.core.bonds import SurvivorsError
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
 from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.errors import SiloError
@@ -51,7 +52,7 @@ from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, StateOlderError, SurvivorsError
+from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, StateOlderError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State

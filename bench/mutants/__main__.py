@@ -1,10 +1,13 @@
-"""Plant a seeded sample of faults into each module, one at a time, and see whether its tests find them.
+"""Plant a seeded sample of faults into modules and rooms, one at a time, and see whether their tests find them.
 
-`modules.yaml` says which tests: a module's own, and its neighbours' if those pass. Before anything is planted, all of
-them must pass, and they must fail if the module cannot be imported: so it is the copy that is tested. A fault is found
-if a test fails, or if the tests take five times as long as they did. `equivalent.yaml` has the faults that
-no test can or need find, each with its reason. The run succeeds if 90 % of each module's faults are found and every
-other one has a reason. With `--remember`, faults that were found before in this very module are not planted again.
+A module is a file or a few, with 100 faults. A room is a folder, with 150 faults that its files share by how many
+statements they have. `modules.yaml` names both. For a module it says which tests: its own, and its neighbours' if those
+pass. For a file of a room they are those of the same name (`rooms`). Before anything is planted, all of them must pass,
+and they must fail if the file cannot be imported: so it is the copy that is tested. A fault is found if a test fails,
+or if the tests take five times as long as they did. `equivalent.yaml` has the faults that no test can or need find,
+each with its reason. The run succeeds if 90 % of the faults of each module and room are found and every other one has
+a reason. The seed is the date unless one is given, so that every day draws other faults. With `--remember`, faults that
+were found before in this very file are not planted again.
 """
 
 from __future__ import annotations
@@ -12,19 +15,22 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import yaml
 
 from bench.mutants.making import Key, Mutant, planted, sample
+from bench.mutants.rooms import Campaign, own_tests, read_campaign, share
 from bench.mutants.running import Copy
 from bench.table import OUT, Figure, judge
 
@@ -32,8 +38,14 @@ ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
 MEMORY: Final = OUT / "mutants-found.json"
 LEAST: Final = 0.9
+SAMPLE: Final = 100
+ROOM_SAMPLE: Final = 150
 LEAST_SECONDS: Final = 20.0
 SLOWER: Final = 5.0
+
+
+class UntestedError(Exception):
+    """The tests cannot say anything about a file: they fail without a fault, or do not read it."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +65,55 @@ class Verdict:
 def main() -> int:
     """Run what was asked for, print the table and the survivors, and judge."""
     asked = _arguments()
-    modules: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "modules.yaml").read_text("utf-8"))
-    chosen = {name: each for name, each in modules.items() if not asked.modules or name in asked.modules}
+    print(f"seed {asked.seed}", flush=True)
+    campaign = read_campaign(HERE / "modules.yaml")
     reasons = read_reasons(HERE / "equivalent.yaml")
-    until = time.monotonic() + 3600 * asked.hours
+    everything = not (asked.modules or asked.rooms or asked.files)
     verdicts: dict[str, list[Verdict]] = {}
     with tempfile.TemporaryDirectory(prefix="fedward-mutants-") as folder:
-        bench = Bench([Copy(ROOT, Path(folder) / str(number)) for number in range(asked.workers)], until)
-        with bench:
-            for name, each in chosen.items():
-                verdicts[name] = bench.judged(name, each, reasons, asked)
-                _print_survivors(verdicts[name])
+        copies = [Copy(ROOT, Path(folder) / str(number)) for number in range(asked.workers)]
+        with Bench(copies, reasons, campaign.everywhere, remember=asked.remember) as bench:
+            root = copies[0].root  # the working tree may be edited meanwhile
+            bench.give(asked.hours)
+            for name in campaign.modules if everything else asked.modules:
+                module = campaign.modules[name]
+                mutants = sample(root, module.files, asked.sample or SAMPLE, asked.seed)
+                verdicts[name] = bench.judged(name, module.files, module.stages, mutants)
+            for path in asked.files:
+                mutants = sample(root, [path], asked.sample or SAMPLE, asked.seed)
+                verdicts[path] = bench.judged(path, [path], campaign.stages_of(root, path), mutants)
+            for name in campaign.rooms if everything else asked.rooms:
+                bench.give(asked.hours)
+                verdicts[f"room {name}"] = _room(bench, campaign, root, name, asked)
     figures = [figure_of(name, each) for name, each in verdicts.items()]
     details = {name: [asdict(verdict) for verdict in each] for name, each in verdicts.items()}
-    print(f"\nseed {asked.seed}, at most {asked.sample} faults a module")
+    print(f"\nseed {asked.seed}")
     return judge("mutants", figures, details)
+
+
+def _room(bench: Bench, campaign: Campaign, root: Path, name: str, asked: argparse.Namespace) -> list[Verdict]:
+    """Judge a sample of a room's faults, file by file."""
+    found: list[Verdict] = []
+    shared = share(root, campaign.files_of(root, name), asked.sample or ROOM_SAMPLE, asked.seed)
+    print(f"room {name}: {sum(map(len, shared.values()))} faults in {len(shared)} files", flush=True)
+    for path, mutants in shared.items():
+        if not own_tests(root, path) and path not in campaign.tests:
+            print(f"{path} has no test file of its own: those of its folder stand for it", flush=True)
+        found += bench.judged(path, [path], campaign.stages_of(root, path), mutants)
+    return found
 
 
 class Bench:
     """Copies that work side by side."""
 
-    def __init__(self, copies: Sequence[Copy], until: float) -> None:
-        self._copies = copies
-        self._until = until
+    def __init__(
+        self, copies: Sequence[Copy], reasons: Mapping[Key, str], everywhere: Sequence[str], *, remember: bool
+    ) -> None:
+        """`everywhere`: tests that read a file as a text, and need not fail if it cannot be imported."""
+        self._copies, self._everywhere = copies, everywhere
+        self._reasons = reasons
+        self._remember = remember
+        self._until = math.inf
         self._free: SimpleQueue[Copy] = SimpleQueue()
         for copy in copies:
             self._free.put(copy)
@@ -87,25 +125,33 @@ class Bench:
         for copy in self._copies:
             copy.__exit__(None, None, None)
 
+    def give(self, hours: float) -> None:
+        """Let the time for what comes now begin: faults that it does not suffice for are not run."""
+        self._until = time.monotonic() + 3600 * hours
+
     def judged(
-        self, name: str, module: Mapping[str, Any], reasons: Mapping[Key, str], asked: argparse.Namespace
+        self, name: str, paths: Sequence[str], stages: Sequence[Sequence[str]], mutants: Sequence[Mutant]
     ) -> list[Verdict]:
-        """Judge a sample of one module's faults: by its own tests, and by its neighbours' if those pass."""
-        paths, stages = module["files"], [each for each in (module["tests"], module.get("neighbours")) if each]
-        root = self._copies[0].root  # the working tree may be edited meanwhile
-        mutants = sample(root, paths, asked.sample, asked.seed)
-        state = _state_of(root, paths, stages)
-        known = _remembered(state) if asked.remember else {}
-        clean = [self._clean(name, paths, tests) for tests in stages]
+        """Judge faults by a module's own tests, and by its neighbours' if those pass, and print the survivors.
+
+        None is run unless the tests pass without a fault, and fail with a file that cannot be read.
+        """
+        state = _state_of(self._copies[0].root, paths, stages)
+        known = _remembered(state) if self._remember else {}
+        try:
+            clean = [self._clean(name, paths, tests) for tests in stages]
+        except UntestedError as error:
+            print(error, flush=True)
+            return [Verdict(mutant, "not run", 0.0, "", None) for mutant in mutants]
         timed = list(zip(stages, (max(LEAST_SECONDS, SLOWER * seconds) for seconds in clean), strict=True))
         took = " and ".join(f"{seconds:.1f}" for seconds in clean)
         print(f"{name}: {len(mutants)} faults, the tests take {took} s", flush=True)
 
         def judge_one(mutant: Mutant) -> Verdict:
-            why = reasons.get(mutant.key)
+            why = self._reasons.get(mutant.key)
             if mutant.key in known:
                 return Verdict(mutant, "killed", 0.0, known[mutant.key], why)
-            if why is not None and asked.remember:
+            if why is not None and self._remember:
                 return Verdict(mutant, "survived", 0.0, "", why)
             if time.monotonic() > self._until:
                 return Verdict(mutant, "not run", 0.0, "", why)
@@ -120,18 +166,22 @@ class Bench:
         with ThreadPoolExecutor(len(self._copies)) as pool:
             found = list(pool.map(judge_one, mutants))
         _remember(state, found)
+        _print_survivors(found)
         return found
 
     def _clean(self, name: str, paths: Sequence[str], tests: Sequence[str]) -> float:
-        """Seconds without a fault. Raises SystemExit unless tests pass, and fail with a module that cannot be read."""
+        """Seconds without a fault. Raises UntestedError."""
         copy = self._free.get()
         try:
             clean = copy.test(tests, 3600.0)
             if clean.outcome != "passed":
-                sys.exit(f"{name}: the tests do not pass as it is ({clean.failed})\n{copy.told()}")
-            for path in paths:
-                if copy.test_with(path, "raise ImportError\n", [(tests, 3600.0)])[-1].outcome != "failed":
-                    sys.exit(f"{name}: the tests pass without {path}; they read another copy of it")
+                msg = f"{name}: the tests do not pass as it is ({clean.failed})\n{copy.told()}"
+                raise UntestedError(msg)
+            for path in paths if tests != self._everywhere else ():
+                unreadable = "exit 1\n" if path.endswith(".sh") else "raise ImportError\n"
+                if copy.test_with(path, unreadable, [(tests, 3600.0)])[-1].outcome != "failed":
+                    msg = f"{name}: the tests pass without {path}; they read another copy of it"
+                    raise UntestedError(msg)
         finally:
             self._free.put(copy)
         return clean.seconds
@@ -188,11 +238,13 @@ def _remember(state: str, verdicts: Sequence[Verdict]) -> None:
 
 def _arguments() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("modules", nargs="*", help="names in modules.yaml; all of them if none is given")
-    arguments.add_argument("--sample", type=int, default=100, help="faults for each module")
-    arguments.add_argument("--seed", type=int, default=14)
+    arguments.add_argument("--modules", nargs="*", default=[], help="names in modules.yaml")
+    arguments.add_argument("--rooms", nargs="*", default=[], help="names in modules.yaml")
+    arguments.add_argument("--files", nargs="*", default=[], help="files by themselves; everything if nothing is named")
+    arguments.add_argument("--sample", type=int, help=f"faults: {SAMPLE} a module or file, {ROOM_SAMPLE} a room")
+    arguments.add_argument("--seed", type=int, default=int(f"{datetime.now(UTC):%Y%m%d}"), help="by default the date")
     arguments.add_argument("--workers", type=int, default=2)
-    arguments.add_argument("--hours", type=float, default=6.0)
+    arguments.add_argument("--hours", type=float, default=6.0, help="for each room, and for all modules together")
     arguments.add_argument("--remember", action="store_true", help="do not run again what was found or has a reason")
     return arguments.parse_args()
 

@@ -19,6 +19,8 @@ from bench.mutants.zygote import PROFILE
 ARGUMENTS: Final = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow or sampled")
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
+_NOBODY: Final = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "-c", "commit.gpgsign=false")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -38,6 +40,7 @@ class Copy:
         """Copy what git knows or would add. `place` must not exist."""
         self.root = place
         self._log = place.with_name(place.name + ".log")
+        self._times = place.with_name("times.json")
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=tree,
@@ -49,6 +52,9 @@ class Copy:
             if (tree / name).is_file():
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(tree / name, place / name)
+        # A release is made of what git tracks, and the scripts that install one are tested from it.
+        for words in (["init", "-q"], ["add", "-A"], [*_NOBODY, "commit", "-q", "--no-verify", "-m", "a copy"]):
+            subprocess.run(["git", *words], cwd=place, check=True)
         environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._zygote = subprocess.Popen(
@@ -73,7 +79,7 @@ class Copy:
             msg = "the process that runs the tests has no pipes"
             raise RuntimeError(msg)
         arguments = [*ARGUMENTS, f"--hypothesis-profile={PROFILE}", *tests]
-        wish = {"arguments": arguments, "seconds": seconds, "log": str(self._log)}
+        wish = {"arguments": arguments, "seconds": seconds, "log": str(self._log), "times": str(self._times)}
         self._zygote.stdin.write(json.dumps(wish) + "\n")
         self._zygote.stdin.flush()
         said = json.loads(self._zygote.stdout.readline())

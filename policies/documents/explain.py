@@ -236,5 +236,5 @@ def _percent(share: float) -> str:
 
 
 def _listed(items: Iterable[str], word: str = "and") -> str:
-    *most, last = items
+    *most, last = [*items] or [""]
     return f"{', '.join(most)} {word} {last}" if most else last

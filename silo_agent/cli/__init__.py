@@ -2,3 +2,5 @@
 
 Commands decide no rule of the protocol, of a policy or of a model. A command imports what it needs when it runs.
 """
+
+__all__ = ["main"]

@@ -1,3 +1,3 @@
 """Pure state machines of the agent: no network, no clock, no randomness, no storage."""
 
-__all__ = ["turns"]
+__all__ = ["bonds", "turns"]

@@ -10,6 +10,8 @@ __all__ = [
     "coordinator_watch",
     "journal",
     "ledgers",
+    "mail",
+    "membership",
     "recounting",
     "session",
     "tasks",

@@ -40,9 +40,5 @@ class StateOlderError(StateRolledBackError):
     """A peer has shown this silo's own signature over more than the folder knows of. Others have seen that as well."""
 
 
-class SurvivorsError(StateError):
-    """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
-
-
 class SumError(StateError):
     """A second sum was offered under one label. Nothing of it was opened."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select, update
 
 from protos.messages import Place, Tensor
-from silo_agent.storage.bonds import Bonds
+from silo_agent.core.bonds import Bonds
 from silo_agent.storage.errors import SumError
 from silo_agent.storage.keyed.anchored import Anchored
 from silo_agent.storage.keyed.digests import Digests

@@ -16,9 +16,8 @@ from coordinator.core import phases
 from coordinator.core import round as rounds
 from coordinator.core.state import Phase
 from policies.plan import quorum
+from silo_agent.core.bonds import Bonds, SurvivorsError
 from silo_agent.protocol.attempt import Attempt
-from silo_agent.storage.bonds import Bonds
-from silo_agent.storage.errors import SurvivorsError
 from support.searched_rounds import RoundSearch
 from support.searched_silo import World
 from support.searched_sums import Search, essence, freer

@@ -22,8 +22,7 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
 from coordinator.core.study import LIVE, Progress, Script
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Task, Tensor, UploadHeader
-from silo_agent.storage.bonds import Bonds
-from silo_agent.storage.errors import SurvivorsError
+from silo_agent.core.bonds import Bonds, SurvivorsError
 from support.searched_silo import NAMES, SUM_DIGEST
 
 LIMITS = Limits(1.0, 1.0, 1.0, 1.0, 1.0)

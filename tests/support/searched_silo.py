@@ -1,6 +1,6 @@
 """One honest silo for a search through all states: the real turns, tasks and rules of its promises, and no bytes.
 
-The silo's own `Tasks` decide, on `core.turns` and `storage.bonds`. In the place of keys, masks and files stand names: a
+The silo's own `Tasks` decide, on `core.turns` and `core.bonds`. In the place of keys, masks and files stand names: a
 signature is its silo and the digest of the word, a sealed contribution is the set of silos among whom its masks cancel.
 A process may die after it has promised and before its turn is kept; the next one goes on from the promises.
 """
@@ -28,6 +28,7 @@ from policies.refusals import Refused
 from protos import messages
 from protos.messages import SUM, Member, Note, Part, Place, Signature, Task, Tensor, Work
 from silo_agent.core import turns
+from silo_agent.core.bonds import Bonds
 from silo_agent.core.turns import Turn
 from silo_agent.errors import SiloError
 from silo_agent.metrics import Metrics
@@ -38,7 +39,6 @@ from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.bonds import Bonds
 from silo_agent.storage.promises import Refusal
 from support.studies import tiny_study
 

@@ -20,8 +20,8 @@ from time import monotonic
 from typing import NamedTuple, TypeVar
 
 from protos.messages import Task
+from silo_agent.core.bonds import Bonds
 from silo_agent.core.turns import Stage, Turn
-from silo_agent.storage.bonds import Bonds
 from support.searched_silo import (
     PLAN,
     Node,

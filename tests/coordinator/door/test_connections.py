@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator.door import connections
 from coordinator.door.connections import FLOOD, PROOF_SECONDS, PROVEN, UNPROVEN, Connections, _peer, _source
+from coordinator.door.guard import LOOK_SECONDS
 from coordinator.metrics import Metrics
 
 
@@ -184,3 +186,75 @@ def test_the_names_that_grpc_gives(name, peer):
 def test_one_party_has_a_whole_network_of_ipv6():
     assert _source("2001:db8:1:2:3:4:5:6") == _source("2001:db8:1:2:ffff::") == "2001:db8:1:2::"
     assert _source("192.0.2.1") == "192.0.2.1"
+
+
+def test_a_connection_has_all_of_its_seconds_and_is_counted_once(house):
+    silent = house.connect("127.0.0.2")
+    house.door.look()
+    house.now = PROOF_SECONDS
+    house.door.look()
+    assert is_open(silent)
+    house.now += 0.1
+    with capture_logs() as told:
+        for _ in range(3):
+            house.door.look()
+    assert not is_open(silent)
+    assert house.closed("no_call") == 1
+    (line,) = told
+    assert (line["event"], line["reason"], line["number"]) == ("connections closed", "no_call", 1)
+    assert (line["address"], line["caller"]) == ("127.0.0.2", None)
+
+
+def test_a_certificate_is_named_when_its_connections_are_closed(house):
+    for _ in range(PROVEN + 1):
+        house.connect(caller="silo/north")
+    with capture_logs() as told:
+        house.door.look()
+    assert [(line["caller"], line["number"], line["reason"]) for line in told] == [("silo/north", 1, "certificate")]
+
+
+def test_an_address_keeps_its_oldest_connections(house):
+    old = [house.connect("127.0.0.2") for _ in range(UNPROVEN)]
+    house.door.look()
+    house.now = 1.0
+    new = house.connect("127.0.0.2")
+    house.door.look()
+    assert [is_open(one) for one in (*old, new)] == [True] * UNPROVEN + [False]
+
+
+def test_a_proof_waits_some_seconds_for_its_connection_to_be_seen(house):
+    house.door.prove("ipv4:192.0.2.1:5", "silo/north")
+    for at, known in ((4.9, 1), (5.0, 0)):
+        house.now = at
+        house.door.look()
+        assert len(house.door._proven) == known
+
+
+def test_a_connection_over_ipv6_is_found_by_the_name_that_grpc_gives_it():
+    listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = listener.getsockname()[1]
+    with listener, socket.create_connection(("127.0.0.1", port)) as mine, listener.accept()[0]:
+        door = Connections(port, Metrics(), clock=lambda: 0.0)
+        door.look()
+        (one,) = door._open.values()
+        assert (one.peer, one.source) == (("127.0.0.1", mine.getsockname()[1]), "127.0.0.1")
+
+
+def test_lines_are_spared_by_whose_connections_they_are(house, monkeypatch):
+    asked = []
+    monkeypatch.setattr(house.door._sparing, "allows", asked.append)
+    mine = house.connect("127.0.0.3", caller="silo/north")
+    house.connect("127.0.0.2")
+    house.door.look()
+    for _ in range(FLOOD + 1):
+        house.door.refuse(house.name(mine))
+    house.now = PROOF_SECONDS + 1
+    with capture_logs() as told:
+        house.door.look()
+    assert sorted(asked) == ["127.0.0.2", "silo/north"]
+    assert not told
+
+
+def test_the_limits_are_those_of_the_handbook():
+    """docs/operating.md, by the second; the door looks ten times in one."""
+    assert (PROOF_SECONDS, UNPROVEN, PROVEN, FLOOD, LOOK_SECONDS) == (15.0, 32, 8, 100, 0.1)

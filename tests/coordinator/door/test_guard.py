@@ -9,6 +9,7 @@ import time
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
+from structlog.testing import capture_logs
 
 from bench.hostile.wire import Wire
 from coordinator.door import guard as guards
@@ -264,7 +265,7 @@ class Context:
     """A call as gRPC shows it to its handler."""
 
     def __init__(self):
-        self.active, self.ended, self.said = True, [], None
+        self.active, self.ended, self.said, self.details, self.given = True, [], None, "", None
 
     def peer(self):
         return "ipv4:127.0.0.1:5"
@@ -285,16 +286,16 @@ class Context:
         self.end()
 
     def code(self):
-        return None
+        return self.given
 
     def set_code(self, code):
         self.said = code
 
-    def set_details(self, _):
-        pass
+    def set_details(self, details):
+        self.details = details
 
-    def abort(self, code, _):
-        self.said = code
+    def abort(self, code, details):
+        self.said, self.details = code, details
         raise grpc.RpcError
 
 
@@ -311,8 +312,10 @@ class Alone:
     def taken(self):
         return self.guard._seats.taken(CALLER)
 
-    def serve(self, perform, requests=(), *, context=None, name="Heartbeat", takes_stream=False, sent=None):
-        method = guards._Method(name, takes_stream, gives_stream=False, perform=perform)
+    def serve(
+        self, perform, requests=(), *, context=None, name="Heartbeat", takes_stream=False, gives_stream=False, sent=None
+    ):
+        method = guards._Method(name, takes_stream, gives_stream, perform)
         send = (lambda _: None) if sent is None else sent.append
         self.guard._serve(method, iter(requests), context or Context(), send)
 
@@ -357,6 +360,7 @@ def test_refusals_that_were_given_make_room_for_others(alone, monkeypatch):
         alone.now += guards.LATE_SECONDS
         alone.guard.look()
         assert [context.said for context in late] == [Code.RESOURCE_EXHAUSTED] * 2
+        assert {context.details for context in late} == {guards.CROWDED}
     assert alone.guard._waiting == {}
 
 
@@ -414,3 +418,78 @@ def test_an_answer_has_its_time_only_while_it_is_sent(alone):
     alone.now = 100.0
     alone.serve(lambda *_: "answer", ["request"], context=context, sent=Sent())
     assert deadlines == [("answer", 100.0 + guards.ANSWER_SECONDS), (None, float("inf"))]
+
+
+def test_an_answer_of_many_messages_is_sent_until_its_caller_has_gone(alone):
+    context, sent = Context(), []
+    alone.serve(lambda *_: iter("abc"), ["request"], gives_stream=True, sent=sent)
+    assert sent == ["a", "b", "c", None]
+
+    def messages(*_):
+        yield "a"
+        context.end()
+        yield "b"
+        pytest.fail("nobody takes another one")
+
+    sent.clear()
+    alone.serve(messages, ["request"], gives_stream=True, context=context, sent=sent)
+    assert sent == ["a", "b"]
+
+
+def refusals(alone, code):
+    labels = {"code": code.name, "caller": CALLER}
+    return alone.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", labels) or 0
+
+
+@pytest.mark.parametrize(("given", "counted"), [(None, 0), (Code.OK, 0), (Code.NOT_FOUND, 1)])
+def test_a_code_that_a_service_sets_is_counted_if_it_refuses(alone, given, counted):
+    context, sent = Context(), []
+    context.given = given
+    with capture_logs() as told:
+        alone.serve(lambda *_: "answer", ["request"], context=context, sent=sent)
+    assert sent == ["answer", None]
+    assert refusals(alone, Code.NOT_FOUND) == len(told) == counted
+    if told:
+        line = {"event": "refused", "call": "Heartbeat", "caller": CALLER, "code": "NOT_FOUND", "why": "by its code"}
+        assert told[0].items() >= line.items()
+
+
+def test_a_call_without_a_message_is_refused_while_it_lives(alone):
+    context = Context()
+    with pytest.raises(grpc.RpcError):
+        alone.serve(lambda *_: pytest.fail("there is nothing to perform"), context=context)
+    assert (context.said, context.details) == (Code.INVALID_ARGUMENT, "the message is missing or malformed")
+    assert refusals(alone, Code.INVALID_ARGUMENT) == 1
+    context.end()
+    assert alone.taken == 0
+
+
+def test_a_call_that_ends_while_it_is_taken_up_keeps_no_seat(alone):
+    """gRPC takes no callback for a call that is over."""
+    context = Context()
+    context.add_callback = lambda _: False
+    alone.serve(lambda *_: "answer", ["request"], context=context)
+    assert (alone.taken, alone.guard._calls) == (0, set())
+
+
+def test_metadata_may_fill_its_limit(monkeypatch):
+    metrics, context = Metrics(), Context()
+    alone = guards.Guard(None, Connections(1, metrics), metrics, clock=lambda: 0.0)
+    monkeypatch.setattr(guards, "certificate_of", lambda _: b"")
+    monkeypatch.setattr(guards, "label", lambda _: CALLER)
+    alone._trust = type("Trust", (), {"identify": staticmethod(lambda _: None)})
+    context.invocation_metadata = lambda: [("key", "v" * (guards.MAX_METADATA - 3))]
+    assert alone._identified("Heartbeat", context, context.peer()) == CALLER
+    assert alone._connections._proven[("127.0.0.1", 5)][0] == CALLER
+    context.invocation_metadata = lambda: None
+    assert alone._identified("Heartbeat", context, context.peer()) == CALLER
+    context.invocation_metadata = lambda: [("key", "v" * (guards.MAX_METADATA - 2))]
+    with pytest.raises(grpc.RpcError):
+        alone._identified("Heartbeat", context, context.peer())
+    assert context.details == "the call carries 8193 bytes of metadata, above 8192"
+
+
+def test_the_times_and_sizes_are_those_of_the_handbook():
+    """docs/operating.md."""
+    assert (guards.MESSAGE_SECONDS, guards.NEXT_SECONDS, guards.ANSWER_SECONDS) == (10.0, 30.0, 30.0)
+    assert (guards.LATE_SECONDS, guards.LOOK_SECONDS, guards.MAX_LATE, guards.MAX_METADATA) == (1.0, 0.1, 64, 8192)

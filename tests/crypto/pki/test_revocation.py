@@ -153,10 +153,18 @@ def test_every_list_that_does_not_count_is_named_with_its_reason(keeper, bundle)
     for reason in (
         "list 1 cannot be read, or has no number",
         "list 2 of 'Root' is not for all certificates",
-        "list 3 of 'Root' was signed by no authority of authority.pem",
+        "; list 3 of 'Root' was signed by no authority of authority.pem",
     ):
         assert reason in str(refused.value)
+    assert str(refused.value).startswith("list 1 cannot be read")
     assert "list 4" not in str(refused.value)
+
+
+@pytest.mark.parametrize("inside", ["AAAA", "nothing of this kind", ""])
+def test_what_is_no_list_inside_is_refused_by_its_place(keeper, bundle, inside):
+    junk = f"-----BEGIN X509 CRL-----\n{inside}\n-----END X509 CRL-----\n".encode()
+    with pytest.raises(CertificateError, match=r"^list 2 cannot be read, or has no number; take it anew"):
+        RevocationLists.read(signed(keeper) + junk, bundle)
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", b"-----BEGIN X509 CRL-----\n", b"x" * (1 << 24) + b"x"])

@@ -1,21 +1,25 @@
 """Which timestamps count: those of a key that a root itself certified for timestamps alone."""
 
+import hashlib
 from datetime import UTC, datetime, timedelta
+from unittest.mock import MagicMock
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from rfc3161_client import VerificationError
 
 from crypto.errors import CertificateError
+from crypto.pki import timestamps
 from crypto.pki.authority import building, root
 from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
 from crypto.pki.reading import parse_certificate
 from crypto.pki.revocation import RevocationLists
-from crypto.pki.timestamps import query_for, stamped
+from crypto.pki.timestamps import query_for, require_timestamping, stamped
 from support.online import Online, subject
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -125,3 +129,27 @@ def test_what_is_no_stamp_is_refused_by_name(bundle):
     for content in (b"", b"junk", bytes(100)):
         with pytest.raises(CertificateError, match="this is no timestamp"):
             stamped(content, CONTENT, bundle, None)
+
+
+@pytest.mark.parametrize("error", [ValueError, VerificationError])
+def test_what_the_library_says_of_a_stamp_is_told_in_part(online, bundle, monkeypatch, error):
+    builder = MagicMock()
+    builder().add_root_certificate().tsa_certificate().build().verify.side_effect = error("x" * 300)
+    monkeypatch.setattr(timestamps, "VerifierBuilder", builder)
+    made = reply(under(root.load(online.root, None).above)[0])
+    with pytest.raises(CertificateError, match=r"or was changed \(x{200}\); ask for it anew"):
+        stamped(made, CONTENT, bundle, None)
+
+
+def test_only_a_key_for_timestamps_is_taken_as_one(online, bundle):
+    _, pem = under(root.load(online.root, None).above)
+    assert require_timestamping(pem, bundle) == parse_certificate(pem)
+    _, party = under(root.load(online.root, None).above, building.leaf, of=subject("silo", "north"))
+    with pytest.raises(CertificateError, match="for something else than timestamps alone"):
+        require_timestamping(party, bundle)
+
+
+def test_a_query_has_a_nonce_and_asks_for_sha_256_of_the_content():
+    query = query_for(CONTENT)
+    assert hashlib.sha256(CONTENT).digest() in query
+    assert query_for(CONTENT) != query

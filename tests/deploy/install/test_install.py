@@ -197,6 +197,22 @@ def test_a_python_that_a_service_may_not_read_is_refused(release, python):
     assert run("bash", release / "install-silo.sh", *words, "--root", "/nowhere").returncode == 0
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_a_dry_run_for_the_machine_itself_says_whom_its_folders_would_belong_to(role, release, python):
+    python.write_text(PYTHON.replace("/root/.local/python", "/usr"))
+    done = run("bash", release / f"install-{role}.sh", "--unverified", "--dry-run", "--python", python)
+    assert done.returncode == 0, done.stderr
+    name = f"fedward-{role}"
+    for command in (
+        f"useradd --system --home-dir /var/lib/{name} --shell /usr/sbin/nologin {name}",
+        f"chown root:{name} /etc/{name}",
+        f"chmod 0750 /etc/{name}",
+        f"install -d -m 0700 -o {name} -g {name} /var/lib/{name}",
+        "systemctl daemon-reload",
+    ):
+        assert f"would run: {command}\n" in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("registries")
 def test_the_coordinator_is_installed_into_an_empty_folder_again_and_back(release, copy, tmp_path):

@@ -176,3 +176,67 @@ def test_a_ceiling_below_certainty_is_not_shown_as_certainty(make_policy):
     text = text_of(make_policy({"budget.epsilon": 8.0}))
     assert "99.97%" in text
     assert "100.0%" not in text
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.1])
+def test_the_ceiling_is_that_of_the_theorem(epsilon, delta):
+    assert guess(epsilon, delta) == pytest.approx((math.exp(epsilon) + delta) / (1 + math.exp(epsilon)), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("colluders", 0, "even if 0 others conspire with the coordinator"),
+        ("colluders", 1, "even if another hospital conspires with the coordinator"),
+        ("min_silos", 7, "joins no sum of fewer than 7 hospitals, itself included"),
+        ("retention_days", 1, "1 day after the day on which"),
+        ("retention_days", 2, "2 days after the day on which"),
+        ("smallest_domain", 0, "Groups of any size may get a model part"),
+        ("smallest_domain", 33, "A group with fewer than 33 patients"),
+        ("publish", [], "No quality figure may be published"),
+        ("publish", ["auc", "r2"], "figures: area under the ROC curve and share of the variance explained."),
+        ("studies", None, "Every study within these limits may run; nobody is asked again."),
+        ("studies", [], "No study may run until its digest is added"),
+        ("studies", ["1" * 64, "2" * 64], f"Only these, by digest: {'1' * 64}, {'2' * 64}."),
+        ("approvers", None, "Anybody who may write the file and run the command."),
+        ("spelling.missing", [], "Cells of nothing mean that nothing is recorded."),
+        ("data_set.holdout", 0.25, "25% of the patients are kept apart"),
+        ("data_set.unit", "record", "What is protected is the single record"),
+        ("data_set.identified_by", ["a"], "The data say in a whose record it is."),
+        (
+            "data_set.file",
+            {"delimiter": ",", "columns": ["pid", "b", "c"]},
+            "its columns are pid, b and c, in this order",
+        ),
+        ("encoder_sealing", "ckks", "sealed by masks that cancel in the sum, and a second layer of encryption under"),
+        ("noise_modes", ["local"], "Noise: this hospital hides every release with noise of its own"),
+        ("noise_modes", ["local", "distributed"], "whatever the others do or the hospitals of a study add the noise"),
+    ],
+)
+def test_each_choice_of_a_policy_has_its_own_words(make_policy, field, value, said):
+    assert said in text_of(make_policy({field: value}))
+
+
+@pytest.mark.parametrize(("epsilon", "shown"), [(8.0, "99.97%"), (math.log(9), "90.01%")])
+def test_a_share_is_shown_with_four_digits_rounded_up(make_policy, epsilon, shown):
+    assert f"this can become at most {shown} of the time" in text_of(make_policy({"budget.epsilon": epsilon}))
+
+
+def test_several_who_conspire_are_counted(make_policy):
+    assert "even if 2 others conspire with" in text_of(make_policy({"colluders": 2, "min_silos": 7}))
+
+
+def test_every_paragraph_has_its_heading_in_reading_order(make_policy):
+    assert [heading for heading, _ in explain(make_policy())] == [
+        "Whose data",
+        "What may be lost",
+        "What epsilon means here",
+        "What one study may ask",
+        "What hides a contribution",
+        "What may be said about groups",
+        "Which studies",
+        "How long it is kept",
+        "Who may change this policy",
+        "What no policy can promise",
+    ]

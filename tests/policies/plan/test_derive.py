@@ -3,6 +3,7 @@
 import pytest
 
 from policies.documents.draft import Draft
+from policies.documents.sections import LARGEST_BATCH
 from policies.plan.derive import derive
 from policies.plan.quorum import least
 
@@ -166,3 +167,35 @@ def test_nothing_that_is_stated_is_overruled():
     found = derived(**stated, min_silos=6)
     assert inside(found, "heads.clip", "heads.pooled_rounds", "evaluation.bins", "encoder.steps") == (0.9, 7, 31, 2)
     assert found["min_silos"] == 6
+
+
+def test_fields_that_depend_on_nothing_are_those_of_the_rule():
+    found = derived()
+    assert (found["version"], found["model"]["hidden"]) == (1, [])
+    fields = ("privacy.smallest_domain", "model.seed", "heads.max_step", "encoder.learning_rate", "evaluation.noise")
+    assert inside(found, *fields) == (20, 1, 30.0, 0.5, 1.0)
+    assert inside(found, "encoder.sampling_rate") == (0.01,)
+
+
+def test_a_representation_is_as_wide_as_its_encoder_needs():
+    image = {"column": "scan", "height": 32, "width": 32}
+    assert inside(derived(**WIDE), "model.representation") == (128,)
+    assert inside(derived(data=dict(derived()["data"], image=image)), "model.representation") == (16,)
+
+
+@pytest.mark.parametrize(("inputs", "solver"), [(127, "hierarchical"), (128, "newton")])
+def test_all_releases_are_solved_together_up_to_a_width_of_a_head(inputs, solver):
+    label = {"column": "ill", "classes": [[0], [1], [2], [3]]}
+    assert inside(derived(inputs=inputs, label=label), "heads.solver") == (solver,)
+
+
+def test_a_batch_has_a_largest_size_and_one_patient_at_least():
+    assert inside(derived(**WIDE | {"patients": (9_000_000,)}), "encoder.batch_size") == (LARGEST_BATCH,)
+    few = WIDE | {"patients": (1,), "encoder": {"rounds": 1}}
+    assert inside(derived(**few), "encoder.batch_size") == (1,)
+
+
+def test_one_domain_alone_has_no_rounds_of_its_own():
+    one = [{"column": "sex", "values": [0], "names": ["f"]}]
+    found = derived(data=dict(derived()["data"], domain=one), heads={"solver": "newton"})
+    assert inside(found, "heads.domain_rounds") == (0,)

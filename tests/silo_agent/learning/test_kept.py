@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -32,6 +32,10 @@ def test_what_is_uploaded_and_what_is_kept_are_all_of_a_change_and_nothing_twice
     parts = [part.ravel() for part in (change.encoder, change.heads) if part is not None]
     uploaded = change.uploaded if change.uploaded.any() else []
     assert np.array_equal(np.sort(np.concatenate([*parts, uploaded])), whole)
+    assert change != replace(change), "a comparison of arrays has no one answer"
+    assert "uploaded" not in repr(change)
+    with pytest.raises(FrozenInstanceError):
+        change.uploaded = whole
 
 
 def test_a_round_starts_from_the_parts_of_an_earlier_one_and_never_from_its_own(tmp_path):

@@ -80,7 +80,7 @@ def test_a_model_of_a_study_that_continued_another_is_adapted_too(tmp_path):
     first = SharedModel.load(handed_over(tmp_path)[0])
     study = tiny_study(**{**first.study.model_dump(mode="json"), "name": "later", "continues": first.digest})
     replace(begin(study, first), round=2, heads=first.heads).save(tmp_path / "model.safetensors")
-    found = adapt(tmp_path / "model.safetensors", own_file(tmp_path), COHORTS, most=1, device="cpu")
+    found = adapt(tmp_path / "model.safetensors", own_file(tmp_path), COHORTS, most=1)
     assert found.adapted.model.study == study
 
 

@@ -15,6 +15,7 @@ from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -342,7 +343,7 @@ SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize
     ("name", "fields"),
     [
         ("../evil", {}),
-        ("/evil", {}),
+        ("/absent/evil", {}),
         ("more", {}),
         ("ledger.sqlite3-journal", {}),
         ("session.sealed", {}),
@@ -435,3 +436,34 @@ def test_what_is_put_back_is_on_the_disk_before_it_has_its_name(made, state, tmp
         files = {Path(name) for name in archive.getnames()} - {Path("manifest.json")}
     assert before >= files
     assert (tmp_path, None) in synced[moved:], "the name itself"
+
+
+def test_a_database_that_cannot_be_copied_is_told_by_its_reason(state, tmp_path, monkeypatch):
+    database = StateFolder(state).database
+    whole = database.read_bytes()
+    database.write_bytes(b"no database" * 500)
+    with pytest.raises(BackupError, match=r"state\.sqlite3: it cannot be read \(.*\); try again, or start the agent"):
+        make_backup(state, tmp_path / "b", version="1.0", day=DAY)
+    database.write_bytes(whole)
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    monkeypatch.setattr(backups.sqlite3, "connect", lambda *_, **__: MagicMock(backup=MagicMock(side_effect=full)))
+    with pytest.raises(BackupError, match=r"there is no room for the backup \(\d+ bytes are free\)"):
+        make_backup(state, tmp_path / "b", version="1.0", day=DAY)
+    assert not (tmp_path / "b").exists()
+
+
+def test_nobody_withdraws_while_a_folder_is_put_in_the_place_of_another(made, state, tmp_path, monkeypatch):
+    held, alone = [], backups.alone
+    monkeypatch.setattr(backups, "alone", lambda files: held.append(files.path) or alone(files))
+    put_back(made, state)
+    put_back(made, tmp_path / "new")
+    assert held == [state], "a folder that is not there has nobody in it"
+
+
+def test_no_file_with_an_absolute_name_is_one_of_a_backup(made, tmp_path):
+    with tarfile.open(made, "a") as archive:
+        archive.addfile(tarfile.TarInfo(f"{tmp_path}/evil"), io.BytesIO())
+    with pytest.raises(BackupError, match="does not belong into a backup"):
+        put_back(made, tmp_path / "new")
+    assert not (tmp_path / "evil").exists()

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine
 
 from protos.messages import Place, Tensor
-from silo_agent.storage.errors import SumError, SurvivorsError
+from silo_agent.core.bonds import SurvivorsError
+from silo_agent.storage.errors import SumError
 from silo_agent.storage.promises import Promises, Refusal
 from support.states import DIGESTS, keyed
 

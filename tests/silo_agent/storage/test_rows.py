@@ -5,9 +5,22 @@ import threading
 import pytest
 
 from crypto.entropy import SystemEntropy
+from crypto.pki.at_rest import Vault
+from silo_agent.storage import rows as storage
 from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.rows import SealedRows, Withdrawals, alone, row_key, rows_of
+from silo_agent.storage.keyed.secret import PURPOSE as STATE_SECRET
+from silo_agent.storage.rows import (
+    SealedRows,
+    Withdrawals,
+    alone,
+    join,
+    kept_rows,
+    row_key,
+    rows_of,
+    seal_anew,
+    withdrawn_of,
+)
 
 STUDY = "5" * 64
 ENTROPY = SystemEntropy()
@@ -123,3 +136,77 @@ def test_a_study_that_began_before_rows_were_kept_has_lost_none(files, credentia
     rows = rows_of(files.study(STUDY), credentials["north"], ENTROPY)
     row_key(files.study(STUDY), credentials["north"], ENTROPY)
     rows.require_whole(begun=True)
+
+
+def test_a_new_key_opens_what_the_former_one_sealed_and_a_second_try_changes_nothing(files, credentials):
+    north, south = credentials["north"], credentials["south"]
+    Withdrawals(files, north, ENTROPY).add("p1")
+    rows_of(files.study(STUDY), north, ENTROPY).keep(b"patient 17, ill")
+    files.secret.write_bytes(Vault(north, STATE_SECRET, ENTROPY).seal(b"secret"))
+    seal_anew(files, north, south, ENTROPY)
+    assert Withdrawals(files, south, ENTROPY).names() == {"p1"}
+    assert rows_of(files.study(STUDY), south, ENTROPY).recall() == b"patient 17, ill"
+    assert Vault(south, STATE_SECRET, ENTROPY).open(files.secret.read_bytes()) == b"secret"
+    sealed = {one: one.read_bytes() for one in files.path.rglob("*.*")}
+    seal_anew(files, north, south, ENTROPY)
+    assert {one: one.read_bytes() for one in files.path.rglob("*.*")} == sealed
+    files.secret.write_bytes(b"short")
+    with pytest.raises(StateError, match=f"{files.secret.name} in .* opens neither with the former key nor with"):
+        seal_anew(files, north, south, ENTROPY)
+
+
+def test_a_new_key_begins_with_a_list_of_withdrawals_where_there_was_none(files, credentials):
+    seal_anew(files, credentials["north"], credentials["south"], ENTROPY)
+    assert files.withdrawn.exists()
+    assert withdrawn_of(files, lambda: credentials["south"]) == frozenset()
+    with pytest.raises(StateError):
+        withdrawn_of(files, lambda: credentials["north"])
+
+
+def test_a_folder_s_list_has_everybody_of_another_one_s_after_they_were_joined(files, credentials, tmp_path):
+    north, others = credentials["north"], StateFolder(tmp_path / "other")
+    Withdrawals(files, north, ENTROPY).add("p1")
+    with alone(others):
+        Withdrawals(others, north, ENTROPY).add("p2")
+    join(files, others, north, ENTROPY)
+    assert withdrawn_of(files, lambda: north) == {"p1", "p2"}
+    assert withdrawn_of(others, lambda: north) == {"p2"}
+
+
+def test_whoever_only_reads_makes_nothing_and_needs_no_key_for_nothing(files, credentials):
+    def no_key():
+        pytest.fail("the key was asked for")
+
+    assert withdrawn_of(files, no_key) == frozenset()
+    assert list(kept_rows(files, no_key)) == []
+    for study, content in (("5" * 64, b"first"), ("6" * 64, b"second")):
+        rows_of(files.study(study), credentials["north"], ENTROPY).keep(content)
+    row_key(files.study("55" + "7" * 62), credentials["north"], ENTROPY)
+    assert list(kept_rows(files, lambda: credentials["north"])) == [b"first", b"second"]
+
+
+def test_who_holds_the_folder_alone_owns_what_it_makes(files, monkeypatch):
+    given = []
+    monkeypatch.setattr(storage, "give_to_owner", lambda _, place: given.append(place))
+    with alone(files):
+        assert given == [files.path]
+    assert files.path.stat().st_mode & 0o777 == 0o700
+    assert files.withdrawing.stat().st_mode & 0o777 == 0o600
+
+
+def test_rows_that_were_kept_once_are_missed_by_whoever_kept_them(files, credentials):
+    rows = rows_of(files.study(STUDY), credentials["north"], ENTROPY)
+    rows.keep(b"patient 17, ill")
+    files.study(STUDY).rows.unlink()
+    with pytest.raises(LocalFileError, match=r"rows\.sealed is gone"):
+        rows.require_whole(begun=True)
+    with pytest.raises(LocalFileError, match=r"rows\.sealed cannot be read \(No such file or directory\)"):
+        rows.recall()
+
+
+def test_a_list_that_is_not_there_has_no_stamp_and_each_has_its_own(files, credentials):
+    rows = rows_of(files.study(STUDY), credentials["north"], ENTROPY)
+    assert rows.stamp() is None
+    Withdrawals(files, credentials["north"], ENTROPY).add("p1")
+    found = files.withdrawn.stat()
+    assert rows.stamp() == (found.st_mtime_ns, found.st_ino)

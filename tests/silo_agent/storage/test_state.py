@@ -13,9 +13,10 @@ from sqlalchemy import event
 
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.core.bonds import SurvivorsError
 from silo_agent.storage import state as state_module
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import StateError, StateFileError, SurvivorsError
+from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.state import Ending
 from support.states import DIGESTS, keyed
 

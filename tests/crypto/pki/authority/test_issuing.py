@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -19,7 +20,7 @@ from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import create_request, request_of
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.reading import ends, parse_certificate, subject_of, to_pem
+from crypto.pki.reading import ends, hosts_in, parse_certificate, subject_of, to_pem
 from crypto.pki.revocation import RevocationLists
 from tests.support.online import Online, load, register_of, subject, week
 
@@ -149,6 +150,17 @@ def test_a_certificate_is_renewed_for_the_same_key_and_party_while_it_counts(onl
         online.authority.renew(request(online, "other"), held, now=start + 12 * DAY)
     with pytest.raises(CertificateError, match=r"expired on .* clock is right, ask the authority for a new token"):
         online.renew(home, now=start + 20 * DAY)
+
+
+def test_a_certificate_is_renewed_for_nobody_else_and_for_no_other_hosts(online):
+    home = online.enrol("coordinator", "hub")
+    key_pem, held = (home / "key.pem").read_bytes(), (home / "certificate.pem").read_bytes()
+    for asked, why in (
+        (request_of(key_pem, subject("silo", "north"), ["localhost"]), "it is for fedward://silo/north"),
+        (request_of(key_pem, subject("coordinator", "hub"), ["evil.example"]), r"its hosts are evil\.example"),
+    ):
+        with pytest.raises(EnrolmentError, match=f"the request is not what was admitted: {why}"):
+            online.authority.renew(asked[0], held)
 
 
 def test_no_certificate_outlives_the_admission_and_then_there_are_none(online):
@@ -366,3 +378,46 @@ def test_one_party_fills_no_register_and_keeps_nobody_else_waiting(online, monke
         online.authority.redeem(asked, token, now=now + timedelta(hours=23))
     online.enrol("silo", "south", now=now + timedelta(hours=23))
     assert online.authority.redeem(asked, token, now=now + timedelta(hours=25))
+
+
+def test_an_operator_s_certificate_lasts_longer_and_the_register_says_who_redeemed_which_token(online):
+    now = datetime.now(UTC).replace(microsecond=0)
+    assert online.authority.keys() == {}
+    home = online.enrol("operator", "ada", now=now)
+    assert load(home).ends == now + issuing.OPERATOR_LIFE
+    key = read_request((home / "request.csr").read_bytes()).fingerprint
+    assert online.authority.keys() == {"fedward://operator/ada": key}
+    assert online.authority.name == "Issuing of tests"
+
+
+def test_its_own_https_has_a_chain_for_its_hosts_that_lasts_as_long_as_itself(online):
+    chain, key_pem = online.authority.server_credential(["localhost"])
+    leaf, above = x509.load_pem_x509_certificates(chain)
+    assert above == online.authority.certificate
+    assert leaf.not_valid_after_utc == above.not_valid_after_utc
+    assert leaf.not_valid_before_utc <= datetime.now(UTC)
+    assert hosts_in(leaf) == ("localhost",)
+    key = serialization.load_pem_private_key(key_pem, None)
+    assert key.public_key() == leaf.public_key() != above.public_key()
+
+
+def test_a_revocation_is_on_the_very_next_list_and_told_with_its_number(online):
+    home, now = online.enrol("silo", "north"), datetime.now(UTC)
+    number = parse_certificate((home / "certificate.pem").read_bytes()).serial_number
+    before = online.authority.lists_pem(now)
+    told = online.authority.revoke(None, number, now - DAY, "lost")
+    assert told[0].startswith("revoked the certificate of fedward://silo/north, serial number " + f"{number:x}, as of ")
+    after = RevocationLists.read(online.authority.lists_pem(now), Bundle.read(online.pem))
+    (me,) = Bundle.read(online.pem).issuing
+    assert after.revoked(me, number) == (now - DAY).replace(microsecond=0)
+    assert RevocationLists.read(before, Bundle.read(online.pem)).revoked(me, number) is None
+    assert after.newest(me).until <= now + issuing.LIST_LIFE
+
+
+def test_what_stands_in_its_folder_at_first_is_for_its_owner_alone(tmp_path):
+    request = issuing.prepare(tmp_path / "new", "New", passphrase=b"long enough, this one")
+    assert (tmp_path / "new" / issuing.REQUEST_FILE).read_bytes() == request
+    assert (tmp_path / "new" / issuing.KEY_FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "new" / "issued.jsonl").read_bytes() == b""
+    with pytest.raises(TypeError):
+        serialization.load_pem_private_key((tmp_path / "new" / issuing.KEY_FILE).read_bytes(), None)

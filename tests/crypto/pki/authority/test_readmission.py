@@ -125,6 +125,18 @@ def test_who_has_a_token_after_a_readmission_was_taken_back_is_renewed_by_the_to
         online.renew(home)
 
 
+def test_a_readmission_that_was_taken_back_before_anybody_had_it_leaves_the_admission_of_before(online):
+    home = online.enrol("silo", "north")
+    first = admitted(home)
+    made = root.readmit(online.root, days=700)
+    with register_of(online.root) as register:
+        take_back(register, None, made[0].serial, NOW, "a mistake", NOW)
+    online.publish()
+    serve(online, admissions=readmission.to_json(made))
+    online.renew(home)
+    assert admitted(home)[:2] == first[:2]
+
+
 def test_a_readmission_is_no_token(online):
     home = online.enrol("silo", "north")
     (made,) = root.readmit(online.root, days=700)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -12,8 +14,9 @@ from crypto.pki.authority import issuing, readmission, root
 from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.chain import Bundle
 from crypto.pki.joining import renewal as renewals
-from crypto.pki.joining.renewal import Files, Renewal, due, link_for
+from crypto.pki.joining.renewal import Files, Renewal, Times, due, fades, link_for, live_lists
 from crypto.pki.reading import parse_certificate
+from crypto.pki.revocation import RevocationList
 from support.online import Online, load
 
 DAY = timedelta(days=1)
@@ -308,3 +311,83 @@ def test_until_the_root_has_named_the_key_the_certificate_is_renewed_every_two_h
     (online.issuing / READMISSIONS_FILE).write_bytes(readmission.to_json(made))
     assert [go(hours) for hours in (2.1, 3, 20)] == [4, 4, 4]
     assert credential.named
+
+
+def test_a_list_fades_in_its_last_third_if_that_is_within_two_weeks():
+    def from_when(days):
+        one = RevocationList(1, START, START + days * DAY, {})
+        at = next(hours for hours in range(24 * days + 2) if fades(one, START + timedelta(hours=hours)))
+        return timedelta(hours=at)
+
+    assert from_when(3) == 2 * DAY
+    assert from_when(90) == 76 * DAY + timedelta(hours=1)
+
+
+def test_a_try_that_failed_is_made_again_after_ten_minutes_and_up_to_half_as_much(party, monkeypatch):
+    tried = []
+    party.renewal._renew = lambda _: tried.append(party.now[0]) or party.link._reach()
+    party.link.away = True
+    monkeypatch.setattr(renewals.random, "random", lambda: 0.5)
+    party.go(3 * DAY)
+    for minutes in (12, 1 / 2, 12, 1):
+        party.go(timedelta(minutes=minutes))
+    start = START + 3 * DAY
+    assert tried == [start, start + timedelta(minutes=12.5), start + timedelta(minutes=25.5)]
+
+
+def test_times_are_told_in_words_and_lists_only_if_there_are_some():
+    later = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+    assert str(Times(later, None)) == "certificate until 2026-03-01 12:30 UTC"
+    whole = "certificate until 2026-03-01 12:30 UTC, revocation lists until 2026-03-02 12:30 UTC"
+    assert str(Times(later, later + DAY)) == whole
+
+
+def test_without_a_url_there_is_no_way_and_with_one_it_leads_there(party):
+    assert link_for(party.credential, None) is None
+    assert link_for(party.credential, "https://near")().url == "https://near"
+
+
+def test_lists_come_in_the_order_in_which_they_end_and_none_of_an_authority_that_is_gone(party):
+    now = party.now[0]
+    found = live_lists(party.credential, now)
+    assert [one.until for _, one in found] == sorted(one.until for _, one in found)
+    assert {one.kind for one, _ in found} == {"the authority", "the issuing authority"}
+    ended = max(one.ends for one, _ in found)
+    assert [one for one, _ in live_lists(party.credential, ended)] == [one for one, _ in found if one.ends == ended]
+    assert live_lists(party.credential, ended + DAY) == []
+
+
+def test_what_the_authority_hands_out_is_looked_at_and_not_written(party, tmp_path, monkeypatch):
+    monkeypatch.setattr(renewals, "Link", lambda *_: party.link)
+    before = {path: path.read_bytes() for path in party.home.iterdir()}
+    standing = renewals.look(party.home / "authority.pem", "https://near")
+    assert standing.bundle.pem == party.credential.trust.source().bundle.pem
+    assert standing.lists.of.keys() == {one.fingerprint for one in standing.bundle.all}
+    assert {path: path.read_bytes() for path in party.home.iterdir()} == before
+    root.init(tmp_path / "other", "Stranger", 9)
+    party.online.authority.authority_pem += (tmp_path / "other" / "authority.pem").read_bytes()
+    with pytest.raises(CertificateError, match=r"offers roots .* \(Stranger\)"):
+        renewals.look(party.home / "authority.pem", "https://near")
+    with pytest.raises(CertificateError, match=r"none\.pem cannot be read \(No such file or directory\)"):
+        renewals.look(party.home / "none.pem", "https://near")
+
+
+def test_between_two_looks_it_waits_for_its_pace(party):
+    stop, looks = MagicMock(), []
+    stop.is_set.side_effect = [False, False, True]
+    party.renewal.look = lambda: looks.append(1)
+    party.renewal.run(stop, 7.0)
+    assert (looks, stop.wait.mock_calls) == ([1, 1], [call(7.0), call(7.0)])
+
+
+def test_a_command_beside_the_program_does_not_keep_the_memory_of_keys(party, monkeypatch):
+    said = []
+    monkeypatch.setattr(renewals.Credential, "load", lambda *files, **more: said.append((files, more)))
+    own = Files(*[party.home / f"{name}.pem" for name in ("certificate", "key", "authority", "crls")])
+    renewals.load(own, None)
+    renewals.load(replace(own, passphrase=party.home / "word", memory=party.home / "memory"), None, keeps=True)
+    files = (own.certificate, own.key, own.authority, own.lists)
+    assert said == [
+        (files, {"passphrase": None, "memory": None, "keeps": False}),
+        (files, {"passphrase": party.home / "word", "memory": party.home / "memory", "keeps": True}),
+    ]

@@ -5,10 +5,13 @@ import pytest
 from policies.documents.study import load_study
 from policies.ledger.events import Fault
 from policies.ledger.ledger import Ledger
+from policies.plan import disk
 from silo_agent.cli.preflight import inside
 from silo_agent.cli.preflight.findings import Status
-from silo_agent.cli.preflight.shared import Subject, guarded
+from silo_agent.cli.preflight.shared import Skipped, Subject, guarded
 from silo_agent.config import AgentConfig
+from silo_agent.data.sources.sql import RecordError
+from silo_agent.errors import SiloError
 from support.ledgers import NORTH
 
 
@@ -34,6 +37,31 @@ def test_memory_that_is_taken_now_is_to_be_looked_at(subject, monkeypatch, tmp_p
     info.write_text(f"MemTotal: 99 kB\nMemAvailable:   {free} kB\n")
     monkeypatch.setattr(inside, "_FREE", info)
     assert inside.free_memory(subject).status is status
+
+
+@pytest.mark.parametrize(("spare", "status"), [(-1, Status.FAILS), (0, Status.OK)])
+def test_what_is_needed_on_the_disk_is_enough(subject, monkeypatch, spare, status):
+    needs = disk.needed(subject.study)
+    monkeypatch.setattr(inside.shutil, "disk_usage", lambda _: SimpleNamespace(free=needs + spare))
+    found = inside.free_disk(subject)
+    assert (found.check, found.status) == ("disk free", status)
+    assert found.text.startswith(
+        f"{(needs + spare) // 2**20} MiB are free for the state folder, up to {-(-needs // 2**20)} MiB are needed"
+    )
+
+
+@pytest.mark.parametrize(("spare", "status"), [((0, 0), Status.OK), ((-1, 0), Status.LOOK), ((0, -1), Status.LOOK)])
+def test_what_is_needed_in_memory_is_enough_of_what_is_available_and_of_the_machine(
+    subject, monkeypatch, tmp_path, spare, status
+):
+    needs = 1024 * 3000
+    monkeypatch.setattr(inside.memory, "needed", lambda _: SimpleNamespace(total=needs))
+    monkeypatch.setattr(inside, "machine_bytes", lambda: needs + spare[1])
+    monkeypatch.setattr(inside, "_FREE", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemFree: 2 kB\nMemAvailable: {3000 + spare[0]} kB\n")
+    found = inside.free_memory(subject)
+    assert (found.check, found.status) == ("memory free", status)
+    assert found.text == "2 MiB are available now, up to 3 MiB may be needed"
 
 
 FAULTS = [Fault("5" * 64, number, 1, "heads") for number in (1, 2)]
@@ -88,3 +116,58 @@ def test_a_file_that_lacks_a_column_fails_by_its_name(subject):
     found = guarded("data", lambda: inside.data(subject))
     assert found.status is Status.FAILS
     assert "lactate" in found.text
+
+
+def test_what_the_records_give_is_told_by_column_and_by_domain(subject):
+    found = inside.data(subject)
+    assert found.text.startswith("40 rows: 40 records of 40 patients fit, 0 would be left out")
+    fits = {"do not fit": 0, "missing": 0}
+    tables = {title: {row.pop(title[3:]): row for row in rows} for title, rows in found.tables.items()}
+    half = {"records": 20, "patients": 20, "left out": 0}
+    assert tables["By domain"]["a"] == tables["By domain"]["b"] == half
+    unseen = fits | {"gives the label away": "not looked at", "AUC at least": ""}
+    assert tables["By column"]["ill"] == unseen
+    assert tables["By column"]["age"] == fits | {"gives the label away": "no", "AUC at least": "0.285"}
+
+
+def test_more_patients_than_the_study_allows_for_are_to_be_looked_at(subject):
+    def found(most):
+        privacy = subject.study.privacy.model_copy(update={"max_patients": most})
+        study = subject.study.model_copy(update={"privacy": privacy})
+        return inside.data(Subject(study, subject.settings, None))
+
+    assert found(39).status is Status.LOOK
+    assert "; privacy.max_patients is 39" in found(39).text
+    assert "max_patients" not in found(40).text
+
+
+def test_rows_that_are_none_are_counted(subject):
+    file = subject.settings.data["tiny"]
+    file.write_text(file.read_text() + "q,a,5\n")
+    found = inside.data(subject)
+    assert "41 rows: 40 records of 40 patients fit, 1 would be left out (1 are no rows)" in found.text
+    assert found.status is Status.LOOK
+
+
+def test_without_a_policy_or_a_file_nothing_is_looked_at(subject):
+    subject.settings.data["tiny"].unlink()
+    with pytest.raises(SiloError, match=r"the data are not there: .*north\.csv; fix data or databases in agent.yaml"):
+        inside.data(subject)
+    subject.settings.policy.write_text("version: 1\n")
+    with pytest.raises(Skipped, match="the policy fails"):
+        inside.data(Subject(subject.study, subject.settings, None))
+
+
+def test_each_check_has_its_name(subject):
+    assert [(name, check(subject).check) for name, check in inside.CHECKS] == [
+        (name, name) for name, _ in inside.CHECKS
+    ]
+
+
+def test_a_statement_that_fails_on_a_record_is_told_here_and_nowhere_else(subject, monkeypatch):
+    def fail(*_):
+        raise RecordError("of patient 17")  # noqa: EM101, TRY003  # the whole text
+
+    monkeypatch.setattr("silo_agent.data.profiling.profile.profile", fail)
+    with pytest.raises(SiloError, match="so the agent would send noise alone: of patient 17"):
+        inside.data(subject)

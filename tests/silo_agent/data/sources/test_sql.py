@@ -112,6 +112,9 @@ def test_a_statement_on_duckdb_reads_its_own_file_alone_and_writes_none(duck, tm
     ):
         with pytest.raises(RecordError):
             rows(duckdb_source(duck, statement))
+    with pytest.raises(RecordError) as locked:
+        rows(duckdb_source(duck, "SET threads = 1"))
+    assert "locked" in locked.value.found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "ward.duckdb"]
     assert duck.read_bytes() == before
 
@@ -198,7 +201,14 @@ def test_a_password_file_that_anybody_else_may_open_gives_no_password(tmp_path, 
 
 @pytest.mark.parametrize(
     ("content", "fault"),
-    [(b"", "0 lines"), (b"\n", "1 lines"), (b"a\nb", "2 lines"), (b"x" * 4097, "too long"), (b"\xff", "not UTF-8")],
+    [
+        (b"", "0 lines"),
+        (b"\n", "1 lines"),
+        (b"a\nb", "2 lines"),
+        (b"x" * 4097, "too long"),
+        (b"\xff", "not UTF-8"),
+        (b"\xff\nb", "not UTF-8"),
+    ],
 )
 def test_a_password_file_that_holds_anything_else_gives_no_password(tmp_path, content, fault):
     secret = tmp_path / "secret"
@@ -530,6 +540,15 @@ def test_a_wrong_password_for_mariadb_is_refused_and_not_shown(mariadb, tmp_path
 
 
 # --- databases that no test can have ------------------------------------------------------------------------------
+def test_an_asynchronous_driver_is_told_by_its_name(monkeypatch):
+    for module in ("aiomysql", "pymysql"):
+        monkeypatch.setitem(sys.modules, module, MagicMock())
+    with pytest.raises(SqlError) as caught:
+        columns(SqlSource(url="mysql+aiomysql://reader@db/ward", statement="SELECT 1"))
+    assert caught.value.found == "the driver aiomysql, which is asynchronous"
+    assert caught.value.expected.startswith("another driver of this database")
+
+
 class MadeUpDriver(MagicMock):
     """A driver that writes down what it is asked, and whose every result has one column."""
 

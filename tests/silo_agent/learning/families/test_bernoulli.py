@@ -84,3 +84,56 @@ def test_terms_of_the_calibration_are_residual_curvature_and_its_slope_by_their_
     p = 1 / (1 + np.exp(-logits.numpy()[:, 0]))
     own = np.stack([p - [0, 1, 1], p * (1 - p), p * (1 - p) * (1 - 2 * p)], axis=1)
     np.testing.assert_allclose(terms.numpy() / family.intercept_scale, own)
+
+
+def test_bins_are_equally_wide_in_logits_and_the_odd_one_lies_below():
+    family = Bernoulli()
+    assert family.edges(4).tolist() == [-5.0, -2.5, 0.0, 2.5, 5.0]
+    assert family.edges(5).tolist() == [-7.5, -5.0, -2.5, 0.0, 2.5, 5.0]
+    ends = family.ends(np.array([-5.0, math.log(0.25), math.log(3.0), 5.0]))
+    np.testing.assert_allclose(ends, [[0.0, 0.2], [0.2, 0.75], [0.75, 1.0]])
+
+
+def test_what_metrics_count_is_the_second_class():
+    family, p = Bernoulli(), np.array([[0.25, 0.75], [np.nan, np.nan], [-0.5, 1.5]])
+    np.testing.assert_allclose(family.scores(p), [math.log(3.0), 0.0, np.inf])
+    said, risk = family.claim(p[:1], np.array([1]))
+    assert (said.tolist(), risk.tolist(), said.dtype) == ([1.0], [0.75], np.float64)
+    assert family.side(p, np.array([1, 0, 1])).tolist() == [0, 0, 0]
+    cells, count = family.calibration_cells(np.arange(6.0).reshape(2, 3))
+    assert (cells.tolist(), count) == ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 1)
+    assert (family.has_auc, family.operation, family.form.logits, family.intercept_scale) == (
+        True,
+        "two_classes",
+        1,
+        (1.0, 2.0, 2.0),
+    )
+
+
+def test_losses_and_sums_are_those_of_the_logistic_regression():
+    family, logits = Bernoulli(), torch.tensor([[-1.0], [0.3], [4.0]], dtype=torch.float64)
+    labels, z = torch.tensor([0, 1, 0]), torch.tensor([[1.0, 2.0], [0.0, 1.0], [-1.0, 3.0]], dtype=torch.float64)
+    p = family.probabilities(logits.numpy())
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(family.losses(logits, labels), -np.log(p[np.arange(3), labels]))
+    expected, weight = family.expected(logits), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    curvature = np.diag(weight.numpy() * p[:, 0] * p[:, 1])
+    np.testing.assert_allclose(family.curvature_sum(expected, z, weight), z.numpy().T @ curvature @ z.numpy())
+    half = family.with_curvature(0.5)
+    assert half.hessian_factor == 0.5 * family.hessian_factor
+    sums = np.eye(2), np.ones((1, 2))
+    assert all(mine is given for mine, given in zip(family.centred(*sums), sums, strict=True))
+
+
+def test_between_the_open_bins_the_density_has_the_slope_of_the_neighbours():
+    """By a finer integral of p over a bin of logits, and by its first moment about the middle."""
+    family, edges = Bernoulli(), Bernoulli().edges(8)
+    rows = family.claimed(edges, np.full(8, 5.0))
+    place = (np.arange(20_000) + 0.5) / 20_000 - 0.5
+    for b in range(1, 7):
+        p = 1 / (1 + np.exp(-((edges[b] + edges[b + 1]) / 2 + 1.25 * place)))
+        np.testing.assert_allclose(rows[b, b - 1 : b + 2], [-(p * place).mean() / 2, p.mean(), (p * place).mean() / 2])
+    assert (rows != 0).sum() == 2 + 3 * 6
+    piled = family.claimed(edges, np.array([50.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 50.0]))
+    assert 0.0 < piled[0, 0] < rows[0, 0] < 1 / (1 + math.exp(3.75)), "few who are nearly certain, or many"
+    assert piled[-1, -1] == pytest.approx(1.0 - piled[0, 0])

@@ -63,6 +63,8 @@ def test_only_confidence_that_piles_up_is_taken_to_follow_a_power_law():
     assert middles[-1] < piled[-1, -1] < 1.0
     assert edges[2] < piled[-2, -2] < edges[3]
     assert not piled[-1, :-1].any()
+    np.testing.assert_array_equal(family.claimed(edges, np.array([5.0, 60.0, 5.0, 50.0])), piled)
+    np.testing.assert_array_equal(family.claimed(edges, np.array([5.0, 5.0, -3.0, -1.0])), level)
     third = (edges[1] - edges[0]) / 24
     assert (level[1, 2], level[1, 0]) == (pytest.approx(third), pytest.approx(-third))
 
@@ -85,3 +87,32 @@ def test_terms_of_the_calibration_are_residuals_curvatures_and_predictions_by_th
     np.testing.assert_allclose(terms / family.intercept_scale, own)
     squares = np.square(family.intercept_scale).reshape(3, 3)
     np.testing.assert_allclose(squares.T, [[0.4, 2.4, 0.2]] * 3)
+
+
+def test_losses_sums_and_what_metrics_count_are_those_of_the_softmax():
+    family, rng = Categorical(3), np.random.default_rng(4)
+    logits, z = torch.tensor(rng.normal(0, 2, (5, 3))), torch.tensor(rng.normal(size=(5, 2)))
+    labels, weight = torch.tensor([0, 2, 1, 2, 0]), torch.tensor(rng.random((5, 1)))
+    p = family.probabilities(logits.numpy())
+    np.testing.assert_allclose(p, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(family.losses(logits, labels), -np.log(p[np.arange(5), labels]))
+    expected = family.expected(logits)
+    np.testing.assert_allclose(family.residual(expected, labels), p - np.eye(3)[labels], atol=1e-12)
+    curvature = np.einsum("nc,cd->ncd", p, np.eye(3)) - np.einsum("nc,nd->ncd", p, p)
+    np.testing.assert_allclose(family.curvature_norm(expected), np.linalg.norm(curvature, axis=(1, 2)))
+    whole = np.einsum("n,ncd,ni,nj->cidj", weight[:, 0], curvature, z, z).reshape(6, 6)
+    np.testing.assert_allclose(family.curvature_sum(expected, z, weight[:, 0]), whole, atol=1e-12)
+    right, confidence = family.claim(p, labels.numpy())
+    assert (right.tolist(), confidence.tolist()) == ((p.argmax(axis=1) == labels.numpy()).tolist(), p.max(1).tolist())
+    assert family.scores(np.full((1, 3), np.nan)).tolist() == [1 / 3]
+    assert family.ends(np.array([0.25, 0.5, 1.0])).tolist() == [[0.25, 0.5], [0.5, 1.0]]
+    assert (family.has_auc, family.operation) == (False, "softmax")
+
+
+def test_a_row_that_all_classes_share_is_taken_out_of_the_sums():
+    family, rng = Categorical(3), np.random.default_rng(5)
+    hessian, gradient = rng.normal(size=(2, 6, 6)), rng.normal(size=(2, 6))
+    away = np.kron(np.eye(3) - 1 / 3, np.eye(2))
+    h, g = family.centred(hessian, gradient)
+    np.testing.assert_allclose(h, away @ hessian @ away, atol=1e-12)
+    np.testing.assert_allclose(g, gradient @ away, atol=1e-12)

@@ -123,6 +123,8 @@ def test_the_change_without_a_price_that_helps_most_is_named_if_it_helps(levers,
 def test_what_the_study_has_already_is_not_named(levers):
     _, tried = levers(lambda _: 0.52, clip=0.3)
     assert {clip for clip, _ in tried} == {0.3}
+    text, _ = levers(lambda other: 0.65 if other.heads.solver == "hierarchical" else 0.52, clip=0.5, solver="newton")
+    assert "heads.solver: hierarchical costs nothing and would give about 0.650." in text
 
 
 @pytest.mark.parametrize(("reach", "times"), [(0.6, 2), (0.6001, None)])
@@ -135,3 +137,16 @@ def test_without_noise_it_must_reach_what_is_wanted(said):
     assert "less privacy does not help" in said(row(0.52, plain=0.599), lambda _: 1.0)[0]
     assert "less privacy does not help" not in said(row(0.52, plain=0.601), lambda _: 1.0)[0]
     assert "less privacy does not help" in said(row(0.62, plain=0.65, alone=0.66), lambda _: 1.0)[0]
+
+
+@pytest.mark.parametrize(
+    ("figure", "near", "worth"), [("auc", 0.05, 0.1), ("accuracy", 0.02, 0.05), ("r2", 0.02, 0.05)]
+)
+def test_each_figure_has_its_own_distance_from_a_coin(raw_study, monkeypatch, figure, near, worth):
+    """The middle and the low end of these rows lie a hundredth apart."""
+    monkeypatch.setattr(verdict, "reached", lambda *_, times: 0.5 + worth - 1e-9 if times < 16 else 0.5 + worth)
+    assert is_coin(figure, row(0.504 + near))
+    assert not is_coin(figure, row(0.506 + near))
+    study = raw_study()
+    (text,) = sentences(study, Forecast(figure, asked_of(study, patients=[100], effect=0.8), 4, (row(0.5),)))
+    assert f"For {verdict.NAMES[figure]} {0.5 + worth:.2f} it takes about 16 times the patients" in text

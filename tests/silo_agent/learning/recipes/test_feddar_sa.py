@@ -137,6 +137,18 @@ def test_the_ridge_holds_a_mean_that_would_lie_far_outside_of_the_heads():
     assert np.linalg.norm(held) < 2.0
 
 
+def test_the_ridge_is_its_part_of_the_mean_eigenvalue_and_the_pull_comes_back_from_its_unit():
+    rng = np.random.default_rng(4)
+    curvature, pull = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
+    held, back = feddar_sa.opened(curvature, pull, plan(ridge=0.5, max_step=8.0))
+    for own, before in zip(held, curvature, strict=True):
+        np.testing.assert_allclose(own, before + 0.5 * np.trace(before) / 3 * np.eye(3))
+    np.testing.assert_allclose(back, 8.0 * pull)
+    sent, unit = feddar_sa.weighed(lambda at: (curvature, at), pull, np.zeros((2, 3)), plan(max_step=8.0))
+    assert sent is curvature
+    np.testing.assert_allclose(unit, [h @ w / 8.0 for h, w in zip(curvature, pull, strict=True)])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [16, 64, 128])
 def test_wide_heads_get_better_from_round_to_round(k):

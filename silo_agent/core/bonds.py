@@ -2,7 +2,7 @@
 
 Guarantees: one list is signed until T silos have voided it, or it is proven that a sum was spoilt. Who has revealed
 does not void, and who has voided never reveals in the attempts that it voided. In one attempt the silo contributes
-among one set of participants (docs/design/sums.md, "Voided lists", "Spoilt sums"). `promises` keeps all of it durably.
+among one set of participants (docs/design/sums.md, "Voided lists", "Spoilt sums"). `storage.promises` keeps it all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from silo_agent.storage.errors import SurvivorsError
+from silo_agent.errors import SiloError
+
+
+class SurvivorsError(SiloError):
+    """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
 
 
 @dataclass(frozen=True)

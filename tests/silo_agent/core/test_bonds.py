@@ -1,0 +1,87 @@
+"""What binds a silo in its sums, as laws over any order of promises. `storage/test_promises.py` has each message."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from silo_agent.core.bonds import Bonds, SurvivorsError
+
+ONE, OTHER = ("ash", "birch", "cedar"), ("ash", "birch", "elm")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["contribute", "sign", "reveal", "void", "close", "spoilt"]),
+        st.integers(1, 4),
+        st.sampled_from([ONE, OTHER]),
+    ),
+    max_size=12,
+)
+
+
+def follow(steps):
+    """What was done, and the bonds after it. Attempts only go up, as a silo is asked."""
+    bonds, done, latest = Bonds(), [], 0
+    for act, ahead, names in steps:
+        attempt = latest = min(max(latest, ahead), 4)
+        try:
+            if act in {"contribute", "sign"}:
+                after = getattr(bonds, act)(attempt, names, "heads")
+            elif act == "reveal":
+                after = bonds.reveal(attempt, "heads")
+            elif act == "spoilt":
+                after = replace(bonds, spoilt=max(bonds.spoilt, attempt - 1))
+            else:
+                after = getattr(bonds, act)(attempt - 1)
+        except SurvivorsError:
+            continue
+        if after is not None:
+            bonds = after
+            done.append((act, attempt, names))
+    return bonds, done
+
+
+@given(STEPS)
+def test_in_no_order_is_a_second_list_signed_while_the_first_binds(steps):
+    _, done = follow(steps)
+    for at, (act, attempt, names) in enumerate(done):
+        if act != "sign":
+            continue
+        earlier = [(then, of) for then, (other, then, of) in enumerate(done[:at]) if other == "sign" and of != names]
+        for then, _ in earlier:
+            freed = any(
+                other in {"close", "spoilt"} and done[then][1] <= till - 1 for other, till, _ in done[then : at + 1]
+            )
+            assert freed, (done, attempt)
+
+
+@given(STEPS)
+def test_in_no_order_is_anything_revealed_that_was_voided_or_voided_that_was_revealed(steps):
+    _, done = follow(steps)
+    for at, (act, attempt, _) in enumerate(done):
+        voids = [till - 1 for other, till, _ in done[:at] if other == "void"]
+        reveals = [when for other, when, _ in done[:at] if other == "reveal"]
+        spoilt = [till - 1 for other, till, _ in done[:at] if other == "spoilt"]
+        closed = [till - 1 for other, till, _ in done[:at] if other == "close"]
+        if act == "reveal":
+            assert attempt > max(voids, default=0)
+            assert attempt > max(spoilt, default=0)
+        if act == "void":  # who has revealed promises nothing, until all of that is over anyway
+            assert max(reveals, default=0) <= max([0, *spoilt, *closed])
+
+
+@given(STEPS)
+def test_one_attempt_has_one_set_of_participants(steps):
+    _, done = follow(steps)
+    among = {}
+    for act, attempt, names in done:
+        if act == "contribute":
+            assert among.setdefault(attempt, names) == names
+
+
+def test_what_binds_says_so():
+    bound = Bonds().sign(1, ONE, "heads")
+    with pytest.raises(SurvivorsError, match="ash, birch, cedar"):
+        bound.sign(2, OTHER, "heads")
+    assert bound.sign(2, ONE, "heads").names == ONE
+    assert bound.close(1).sign(2, OTHER, "heads").names == OTHER
