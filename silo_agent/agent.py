@@ -68,6 +68,7 @@ FAULTS = (
     LearningError,
     CatchUpError,
     MessageError,
+    SurvivorsError,
 )
 """Faults that have a name outside. They follow from messages, state, ledger, file header and opened sums alone."""
 _PASSING = (ShortageError, LedgerShortError, LedgerBusyError)

@@ -7,7 +7,7 @@ from crypto import errors
 
 def test_every_error_is_in_one_tree_and_named_by_the_rule():
     found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    assert len(found) == 10
+    assert len(found) == 11
     for kind in found:
         assert issubclass(kind, errors.CryptoError)
         assert kind.__name__.endswith(("Error", "Refused"))

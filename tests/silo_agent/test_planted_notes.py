@@ -160,7 +160,7 @@ def test_shares_that_came_first_count_whatever_is_offered_later(five):
     assert len(coordinator.open(place, roster, Tensor.HEADS)) == 1
 
 
-def test_two_different_notes_of_one_silo_give_no_usable_sum(five):
+def test_who_was_dealt_another_note_reveals_nothing(five):
     """South's note is another one for north; both are signed by south, who has shared twice in one attempt."""
     coordinator, silos = five()
     coordinator.run_round(0)
@@ -176,11 +176,12 @@ def test_two_different_notes_of_one_silo_give_no_usable_sum(five):
         coordinator.ask(name, coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))
     coordinator.gather(place, roster, Tensor.HEADS)
     coordinator.sign(place, roster, Tensor.HEADS)
-    coordinator.reveal(place, roster, Tensor.HEADS)
-    coordinator.ask("north", coordinator.work(Task.OPEN, place, roster, Tensor.HEADS))
-    refused(coordinator, "north", Task.OPEN, "recovery", says=("1 of the 4", "ignored: east, polar, south, west"))
-    coordinator.ask("west", coordinator.work(Task.OPEN, place, roster, Tensor.HEADS))
-    assert not coordinator.said("west").dispute
+    for name in FIVE:
+        coordinator.ask(name, coordinator.work(Task.REVEAL, place, roster, Tensor.HEADS))
+    refused(coordinator, "north", Task.REVEAL, "opening", says=("1 silos have signed who is in the sum, but 4 must",))
+    assert (place, "note-reveal-heads") not in silos["north"].client.uploads
+    # The other four hold the same note, and are enough.
+    assert (place, "note-reveal-heads") in silos["west"].client.uploads
 
 
 # --- shares that south has signed, and that are wrong: it alone can have made them ------------------------------------

@@ -10,7 +10,8 @@ import pytest
 from policies.ledger.anchors import Anchors
 from policies.ledger.ledger import Ledger
 from protos.messages import Place, Tensor
-from silo_agent.storage.errors import StateError, StateOlderError, StateRolledBackError
+from silo_agent.core.bonds import SurvivorsError
+from silo_agent.storage.errors import StateOlderError, StateRolledBackError
 from support.ledgers import NORTH
 from support.states import keyed
 
@@ -128,7 +129,7 @@ def test_the_ledger_knows_before_anybody_else_can(silo):
 
 def test_a_word_that_is_refused_binds_nobody(silo):
     WORDS["a list"](silo.state, PLACE)
-    with pytest.raises(StateError):
+    with pytest.raises(SurvivorsError):
         silo.state.promises.sign(PLACE, Tensor.HEADS, ("north", "west"))
     assert Anchors(silo.ledger).of(STUDY).said == 1
 
