@@ -327,7 +327,12 @@ def test_a_sum_that_cannot_be_made_ends_the_attempt_by_name(engine, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.EMFILE, "Too many open files", "/spool/a"), MemoryError(), DATABASE_FULL]
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files", "/spool/a"),
+        pytest.param(MemoryError(), marks=pytest.mark.slow),
+        pytest.param(DATABASE_FULL, marks=pytest.mark.slow),
+    ],
 )
 def test_a_sum_that_the_machine_cannot_make_now_is_made_later_and_uses_up_nothing(engine, clock, monkeypatch, error):
     """The deadline passes meanwhile: it is the coordinator's own time, so nobody pays for it."""

@@ -285,7 +285,7 @@ def federations(quick_folders, credentials, hub):
 
 
 def test_whatever_hostile_members_do_the_study_ends_as_promised(federations):
-    reached = play(Hostile, federations, examples=4, rules=RULES)
+    reached = play(Hostile, federations, examples=2, rules=RULES)
     assert reached[Life.FINISHED], reached
 
 

@@ -35,7 +35,7 @@ SAID = {
     ("ledger.sqlite3", "gone"): "ledger.sqlite3",
 }
 """A sentence for each file and mishap, of those that `tests/silo_agent/storage/test_opening.py` does not start."""
-QUICK = {("state.sqlite3", "gone"), ("secret.sealed", "gone"), ("ledger.sqlite3", "damaged")}
+QUICK = {("state.sqlite3", "gone")}
 """A process takes seconds to start. The others are slow tests."""
 
 
@@ -87,6 +87,7 @@ def test_the_agent_ends_with_exit_code_1_and_one_sentence_and_makes_nothing_anew
     assert {path: path.read_bytes() for path in mine if path.exists()} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mishap", ["gone", "damaged"])
 def test_an_agent_whose_name_of_its_keys_is_lost_says_so_and_runs(hospital, mishap):
     """The rounds that are under way begin again: that is for the coordinator to see, and no reason to end."""
