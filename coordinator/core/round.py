@@ -65,15 +65,18 @@ from coordinator.core.state import (
     Refusal,
     Round,
     Seat,
+    Shown,
     Stated,
 )
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
-from protos.messages import RINGS, Confirm, Note, Part, Signature, Upload, UploadHeader
+from protos.messages import RINGS, Confirm, Member, Note, Part, Signature, Upload, UploadHeader
 
 NO_DATA: Final = "no_data"
 """The one refusal that does not end a silo's part: its hospital may give the data later."""
+COPIED: Final = "copied_keys"
+"""The refusal of a silo that offers another silo's keys as its own. The coordinator states it."""
 DATA_SECONDS: Final = 60.0
 """Pause until such a silo is asked again."""
 
@@ -111,8 +114,21 @@ def _answered(state: Round, event: Answered, now: float) -> Outcome:
     if answer.member is None:
         refusal = Refusal(silo, answer.refusal, answer.explanation)
         return _consider(replace(state, refusals=(*state.refusals, refusal)), now)
+    if owner := _owner(state, answer.member):
+        why = f"it offers keys that {owner} has offered before, and only {owner} can have them"
+        return _consider(replace(state, refusals=(*state.refusals, Refusal(silo, COPIED, why))), now)
     seats = sorted([*state.seats, Seat(answer.member, answer.session, answer.model)], key=lambda s: s.member.silo)
     return _consider(replace(state, seats=tuple(seats)), now)
+
+
+def _owner(state: Round, member: Member) -> str:
+    """Return the silo whose keys a member offers as its own; empty if they are its own.
+
+    Others see a silo's keys in a roster, so the silo has offered them before. No honest silo goes on in a roster in
+    which two have one key, and it could not say which of the two has copied.
+    """
+    mine = Shown.by(member)
+    return next((one.silo for one in state.all_shown if mine.is_of(one)), "")
 
 
 def _consider(state: Round, now: float) -> Outcome:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
+from typing import Self
 
 from crypto.secagg.spoilt import Spoilt as Statement
 from protos.messages import SUM, Member, Note, Part, Place, Signature, Spoilt, Task, Tensor, Upload, Void
@@ -131,6 +133,24 @@ class Seat:
     member: Member
     session: str
     model: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """SHA-256 of the two keys that a silo has offered last, lowercase hex. All of a roster have seen its keys."""
+
+    silo: str
+    public: str
+    kem: str
+
+    @classmethod
+    def by(cls, member: Member) -> Self:
+        """Return what a member shows."""
+        return cls(member.silo, *(sha256(key).hexdigest() for key in (member.public_key, member.kem_key)))
+
+    def is_of(self, other: Self) -> bool:
+        """Whether a key of this silo is another silo's."""
+        return self.silo != other.silo and (self.public == other.public or self.kem == other.kem)
 
 
 @dataclass(frozen=True)
@@ -262,6 +282,8 @@ class Round:
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0
+    shown: tuple[Shown, ...] = ()
+    """The keys that each silo has offered last in earlier attempts of the study, by name."""
     seats: tuple[Seat, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     dataless: tuple[Dataless, ...] = ()
@@ -306,6 +328,12 @@ class Round:
     def members(self) -> tuple[Member, ...]:
         """The roster's members, sorted by name."""
         return tuple(seat.member for seat in self.seats)
+
+    @property
+    def all_shown(self) -> tuple[Shown, ...]:
+        """The keys that each silo has offered last, in this attempt too, by name."""
+        known = {one.silo: one for one in (*self.shown, *map(Shown.by, self.members))}
+        return tuple(known[silo] for silo in sorted(known))
 
     @property
     def lost(self) -> frozenset[str]:

@@ -310,6 +310,7 @@ def _attempt(
         voided=() if before is None or anew else before.voided,
         spoilt=None if before is None else before.spoilt,
         vouches=() if state.round is None else state.round.vouches,
+        shown=() if state.round is None else state.round.all_shown,
         unshared=() if before is None else before.unshared,
         silos=len(script.silos),
         complaints=() if state.round is None else state.round.complaints,

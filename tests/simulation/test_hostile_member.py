@@ -223,6 +223,21 @@ def test_a_complaint_that_nothing_can_decide_names_nobody_and_nobody_leaves_for_
     assert not any(one.why for one in progress.silos)
 
 
+@pytest.mark.parametrize("guilty", [ELM, ALDER])
+def test_who_offers_the_keys_of_another_leaves_by_name_and_the_other_stays(among, guilty):
+    """Nobody goes on in a roster in which two have one key, so two such attempts left an honest silo out."""
+    run = among(4, 1, [guilty])
+    silos = run.federation.silos
+    silos[guilty].hostile = True
+    hostility.copy_keys(silos[guilty], silos[BIRCH])
+    silos[guilty].silent = lambda work: work.task is Task.GREET  # its own agent would dispute its own keys
+    progress = run.to_its_end()
+    assert progress.life is Life.FINISHED, progress.why
+    (left,) = [one for one in progress.silos if one.why]
+    assert left.name == guilty
+    assert "it offers keys that birch has offered before, and only birch can have them" in left.why
+
+
 @pytest.mark.parametrize("act", ["greets", "offers"])
 def test_who_offers_or_greets_wrongly_is_named_by_two_pairs_and_nobody_leaves_for_having_said_so(among, act):
     """Alder is the first, so all others read what it has sent."""

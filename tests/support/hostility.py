@@ -16,7 +16,7 @@ from crypto.secagg.agreement import _offer_message
 from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.packages import seal_note
 from crypto.secagg.unmasking import _shares_key
-from protos.messages import FALSE_MODEL, Answer, Confirm, Note, Place, Task, Tensor, UploadHeader
+from protos.messages import FALSE_MODEL, Answer, Confirm, Member, Note, Place, Task, Tensor, UploadHeader
 from silo_agent.protocol.catching_up import pack
 from silo_agent.protocol.membership import Membership
 from support.simulated_silo import SimulatedSilo
@@ -45,6 +45,24 @@ def offer_bad_keys(silo: SimulatedSilo) -> None:
         return replace(answer, member=replace(answer.member, kem_key=kem, signature=signature))
 
     silo.offers = offer
+
+
+def copy_keys(silo: SimulatedSilo, victim: SimulatedSilo) -> None:
+    """Offer another silo's keys as its own, once they have been seen, and sign the offer."""
+    seen: list[Member] = []
+
+    def watch(answer: Answer) -> Answer:
+        seen.extend([] if answer.member is None else [answer.member])
+        return answer
+
+    def offer(answer: Answer) -> Answer:
+        if answer.member is None or not seen:
+            return answer
+        keys = {"public_key": seen[-1].public_key, "kem_key": seen[-1].kem_key}
+        signature = silo.credential.sign(_offer_message(answer.place.study, *keys.values()))
+        return replace(answer, member=replace(answer.member, **keys, signature=signature))
+
+    victim.offers, silo.offers = watch, offer
 
 
 def spoil(silo: SimulatedSilo, tensors: frozenset[Tensor]) -> None:

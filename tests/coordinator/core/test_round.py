@@ -30,7 +30,7 @@ from coordinator.core.events import (
     Stopped,
     Uploaded,
 )
-from coordinator.core.round import DATA_SECONDS, MOVES, NO_DATA, OutOfTurnError, step
+from coordinator.core.round import COPIED, DATA_SECONDS, MOVES, NO_DATA, OutOfTurnError, step
 from coordinator.core.state import (
     ADDED,
     COLLECTED,
@@ -43,7 +43,7 @@ from coordinator.core.state import (
     Phase,
     Round,
 )
-from protos.messages import FALSE_MODEL, SUM, Confirm, Note, Part, Place, Signature, Task, Tensor
+from protos.messages import FALSE_MODEL, SUM, Answer, Confirm, Note, Part, Place, Signature, Task, Tensor
 from support.rounds import (
     CATCHING_UP,
     FIVE,
@@ -1608,3 +1608,18 @@ def test_who_has_no_data_yet_keeps_its_place_and_is_asked_again_after_a_pause():
 def test_a_round_goes_on_without_who_has_no_data_if_the_others_suffice():
     state = after(offer(colluders=0), accept(P, NORTH), accept(P, SOUTH), lacks_data(WEST))
     assert (state.phase, state.names, state.absent) == (Phase.GREET, (NORTH, SOUTH), {WEST})
+
+
+@pytest.mark.parametrize("which", ["public_key", "kem_key"])
+def test_who_offers_keys_that_another_has_offered_before_is_refused_by_name(which):
+    north = member("north")
+    copy = replace(member("west"), **{which: getattr(north, which)})
+    answer = Answered("west", Answer(P, "west-1", member=copy))
+    state = after(offer(), accept(P, "north"), accept(P, "south"), answer)
+    (refusal,) = state.refusals
+    assert (refusal.silo, refusal.reason) == ("west", COPIED)
+    assert "keys that north has offered before, and only north can have them" in refusal.explanation
+    # It is no use to be the first in the next attempt: the owner's keys are known.
+    again = replace(offer(), shown=state.all_shown)
+    assert after(again, answer).refusals[0].silo == "west"
+    assert after(again, accept(P, "north"), accept(P, "west")).refusals == ()

@@ -9,9 +9,22 @@ import pytest
 from coordinator.core import events, state, study
 from coordinator.core.events import Restarted
 from coordinator.core.round import step
-from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, SUMMING, Loss, Phase, Voided
+from coordinator.core.state import (
+    ADDED,
+    COLLECTED,
+    CONFIRMED,
+    OVER,
+    RELAYED,
+    SPARING,
+    SUMMING,
+    Loss,
+    Phase,
+    Seat,
+    Shown,
+    Voided,
+)
 from protos.messages import Note, Place, Signature, Tensor, Void
-from support.rounds import CATCHING_UP, FIVE, LIMITS, SILOS, offer, reach, with_one_behind
+from support.rounds import CATCHING_UP, FIVE, LIMITS, SILOS, member, offer, reach, with_one_behind
 
 NORTH, SOUTH, WEST = SILOS
 LASTS = {
@@ -117,3 +130,17 @@ def test_notes_are_ordered_by_kind_and_silo_whoever_came_first():
     state = reach(Phase.OPEN)
     assert list(state.parts) == sorted(state.parts, key=lambda part: (part.kind, part.silo))
     assert {part.kind for part in state.parts} == {Note.GREETING, Note.KEYS, Note.SHARES, Note.REVEAL, "sum"}
+
+
+def test_the_keys_of_each_silo_are_remembered_as_it_has_shown_them_last():
+    begun = reach(Phase.GREET)
+    assert [one.silo for one in begun.all_shown] == list(SILOS)
+    later = replace(offer(), shown=begun.all_shown, seats=(Seat(member("south", b"n"), "s", ""),))
+    now = {one.silo: one for one in later.all_shown}
+    assert now["south"] == Shown.by(member("south", b"n")) != Shown.by(member("south"))
+    assert now["north"] == Shown.by(member("north"))
+    north = member("north")
+    for copied in ({"public_key": north.public_key}, {"kem_key": north.kem_key}):
+        assert Shown.by(replace(member("west"), **copied)).is_of(now["north"])
+    assert not Shown.by(member("west")).is_of(now["north"])
+    assert not Shown.by(north).is_of(now["north"])  # they are its own
