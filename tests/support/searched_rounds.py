@@ -232,7 +232,8 @@ class RoundSearch:
         """What a silo says that does its part."""
         place, phase, tensor = round_.place, round_.phase, round_.tensor
         if phase is Phase.OFFER:
-            member = Member(name, name.encode(), bytes(32), bytes(1184), b"s")
+            key = name.encode()
+            member = Member(name, key, key.ljust(32), key.ljust(1184), b"s")
             return Answered(name, Answer(place, "s", member=member))
         if phase in RELAYED or phase in COLLECTED or phase is Phase.GATHER:
             kind = RELAYED[phase][0] if phase in RELAYED else COLLECTED.get(phase, "ckks")

@@ -136,7 +136,8 @@ class Silo(Caller):
     def answer(self, place: Place, refusal: str = "", silo: str = "") -> None:
         self.committed = self.model if place.round > self.round else self.committed
         self.model, self.round = self.committed, place.round
-        member = Member(silo or self.name, self.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature")
+        key = hashlib.sha256(self.credential.certificate_pem).digest()
+        member = Member(silo or self.name, self.credential.certificate_pem, key, key * 37, b"signature")
         answer = Answer(
             place,
             self.session,
