@@ -389,6 +389,7 @@ class Tasks:
             signature = self._client.sign(void.to_sign()) if promised else b""
             return Confirm(place, Task.VOID, work.tensor, signature=signature)
         if work.task is Task.SIGN:
+            self._bundles(attempt)  # a silo that was restarted since has not read them yet
             signature = self._client.sign(attempt.survivor_list.to_sign())
             return Confirm(place, Task.SIGN, work.tensor, signature=signature)
         if work.task is Task.RECOUNT:
