@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from policies.errors import LedgerWriteError
+from policies.errors import LedgerShortError, LedgerWriteError
 
 _BUSY_SECONDS: Final = 5.0
+_PASSING: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY", "SQLITE_CANTOPEN"})
+"""If the ledger is there, the machine lacks files or room now, and the same may work later."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS anchors (study TEXT PRIMARY KEY, round INTEGER NOT NULL, said INTEGER NOT NULL) STRICT
 """
@@ -50,7 +52,10 @@ class Anchors:
         return Anchor() if row is None else Anchor(*row)
 
     def raise_to(self, study: str, anchor: Anchor) -> None:
-        """Raise a study's anchor, durably. It never goes down. Raises `LedgerWriteError`; then nothing may be said."""
+        """Raise a study's anchor, durably. It never goes down. Raises `LedgerWriteError`; then nothing may be said.
+
+        It is a `LedgerShortError` if the machine lacks files or room now.
+        """
         with self._connected() as connection:
             connection.execute(_SCHEMA)
             connection.execute(_RAISE, (study, anchor.round, anchor.said))
@@ -70,4 +75,5 @@ class Anchors:
                 f"{self._path.name}: what this silo has said could not be noted ({name}), so it says nothing; check the"
                 " space and the permissions of its folder"
             )
-            raise LedgerWriteError(msg) from None
+            lacking = name in _PASSING and self._path.exists()
+            raise (LedgerShortError if lacking else LedgerWriteError)(msg) from None

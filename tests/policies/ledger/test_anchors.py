@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import resource
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.errors import LedgerWriteError
+from policies.errors import LedgerShortError, LedgerWriteError
 from policies.ledger.anchors import Anchor, Anchors
 from policies.ledger.ledger import Ledger, read_history
 from support.ledgers import NORTH
@@ -49,6 +52,21 @@ def test_it_is_no_entry_and_an_open_ledger_stays_what_it_wrote(ledger):
         held.note("withdrawal", "two")
     assert len(read_history(ledger)[1]) == 2
     assert Anchors(ledger).of(STUDY) == Anchor(2, 8)
+
+
+def test_a_want_of_open_files_passes_and_a_ledger_that_is_gone_does_not(ledger):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    try:
+        with pytest.raises(LedgerShortError, match="SQLITE_CANTOPEN"):
+            Anchors(ledger).raise_to(STUDY, Anchor(2, 7))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    Anchors(ledger).raise_to(STUDY, Anchor(2, 7))
+    ledger.unlink()
+    with pytest.raises(LedgerWriteError) as gone:
+        Anchors(ledger).raise_to(STUDY, Anchor(2, 7))
+    assert not isinstance(gone.value, LedgerShortError)
 
 
 def test_a_ledger_that_is_gone_or_damaged_lets_nothing_be_said(ledger):
