@@ -72,8 +72,8 @@ class Anchors:
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", type(error).__name__)
             msg = (
-                f"{self._path.name}: what this silo has said could not be noted ({name}), so it says nothing; check the"
-                " space and the permissions of its folder"
+                f"{self._path.name}: what this silo has said cannot be noted ({name}), so it says nothing; free space"
+                " on its disk, raise the limit of open files, or fix the permissions of its folder"
             )
             lacking = name in _PASSING and self._path.exists()
             raise (LedgerShortError if lacking else LedgerWriteError)(msg) from None

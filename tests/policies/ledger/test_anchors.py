@@ -70,9 +70,9 @@ def test_a_want_of_open_files_passes_and_a_ledger_that_is_gone_does_not(ledger):
 
 def test_a_ledger_that_is_gone_or_damaged_lets_nothing_be_said(ledger):
     ledger.unlink()
-    with pytest.raises(LedgerWriteError, match=r"ledger\.sqlite3: what this silo has said could not be noted"):
+    with pytest.raises(LedgerWriteError, match=r"ledger\.sqlite3: what this silo has said cannot be noted"):
         Anchors(ledger).raise_to(STUDY, Anchor(2, 7))
     assert not ledger.exists()
     ledger.write_bytes(b"no database" * 1000)
-    with pytest.raises(LedgerWriteError, match="could not be noted"):
+    with pytest.raises(LedgerWriteError, match="cannot be noted"):
         Anchors(ledger).of(STUDY)
