@@ -247,7 +247,7 @@ class Cosigning:
             self._studies.studies_of(offered.silo),
             lambda: self._checkpoints.summed(offered.silo),
             forgiven=forgiven,
-            evidence=[] if evidence is None else self._own(offered, evidence),
+            evidence=lambda: [] if evidence is None else self._own(offered, evidence),
             known=[Checkpoint.parse(one.checkpoint) for one in self._known(offered.silo)],
         )
 
@@ -295,9 +295,16 @@ class Cosigning:
         return [*stated, *(one.stated for one in self._cosigned(silo).values())]
 
     def _own(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
-        """An earlier checkpoint of the same ledger, if this coordinator has signed it. Raises as `_read` does."""
+        """An earlier checkpoint of the same ledger, if this coordinator has signed it.
+
+        What it signed under a root that authority.pem holds no more proves nothing, and is no fault of the silo's.
+        Raises `CosignError` or `SignatureRefused`.
+        """
         stated = evidence.stated
-        signer = self._trust.verify_ever(evidence.certificate_pem, stated.checkpoint, evidence.signature)
+        try:
+            signer = self._trust.verify_ever(evidence.certificate_pem, stated.checkpoint, evidence.signature)
+        except CertificateError:
+            return []
         found = Checkpoint.parse(stated.checkpoint)
         mine = (self._credential.identity, offered.silo, offered.data_set)
         return [found] if (signer, found.silo, found.data_set) == mine else []

@@ -116,7 +116,7 @@ def require_believable(
     summed: Callable[[], Iterable[Summed]],
     *,
     forgiven: bool,
-    evidence: Iterable[Checkpoint],
+    evidence: Callable[[], Iterable[Checkpoint]],
     known: Iterable[Checkpoint],
 ) -> None:
     """Return if a cosigner that knows these studies may sign a ledger's checkpoint; `cosign.advance` comes before.
@@ -127,10 +127,11 @@ def require_believable(
         studies: those that invite the silo: those that run, and those that have ended.
         summed: gives the silo's releases that are in signed lists. It is asked only if something was `forgiven`.
         forgiven: whether the cosigner remembers a later checkpoint than `last`, which does not bind any more.
-        evidence: as in `require_explained`.
+        evidence: gives it as in `require_explained`. It is asked only if there is a `last`: evidence under a root that
+            is trusted no more keeps nobody from being cosigned for the first time under another.
         known: as in `require_explained`.
 
-    Raises `CosignError`.
+    Raises `CosignError`, and whatever `evidence` raises.
     """
     running, ended = (tuple(each) for each in studies)
     owed: tuple[Cost, ...] = ()
@@ -140,7 +141,7 @@ def require_believable(
     if last is not None:
         # A recovery may have charged again what is in sums.
         possible = [*chargeable(running, ended), *owed]
-        require_explained(offered, last, chargeable=possible, evidence=evidence, known=known)
+        require_explained(offered, last, chargeable=possible, evidence=evidence(), known=known)
 
 
 def require_explained(

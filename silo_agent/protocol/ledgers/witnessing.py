@@ -112,14 +112,24 @@ class Witness:
             self._studies.studies_of(offered.silo),
             lambda: self._studies.summed(offered.silo),
             forgiven=forgiven,
-            evidence=[] if evidence is None else self._coordinators(offered, evidence),
+            evidence=lambda: [] if evidence is None else self._coordinators(offered, evidence),
             known=[Checkpoint.parse(one.checkpoint) for one in known],
         )
 
     def _coordinators(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
-        """An earlier checkpoint of the same ledger, if the coordinator has signed it. Raises `CryptoError`."""
+        """An earlier checkpoint of the same ledger, if the coordinator has signed it.
+
+        What was signed under a root that authority.pem holds no more proves nothing, and is nobody's fault. Raises
+        `CosignError`, `SignatureRefused`, and `CertificateError` if somebody else has signed it.
+        """
         stated = evidence.stated
-        self._trust.verify(evidence.certificate_pem, stated.checkpoint, evidence.signature, role=Role.COORDINATOR)
+        try:
+            signer = self._trust.verify(evidence.certificate_pem, stated.checkpoint, evidence.signature)
+        except CertificateError:
+            return []
+        if signer.role is not Role.COORDINATOR:
+            msg = f"the earlier checkpoint is signed by {signer}, but a coordinator is needed; update the coordinator"
+            raise CertificateError(msg)
         found = Checkpoint.parse(stated.checkpoint)
         return [found] if (found.silo, found.data_set) == (offered.silo, offered.data_set) else []
 
