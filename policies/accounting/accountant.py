@@ -72,6 +72,8 @@ CEILING: Final = 40.0
 MIN_DELTA: Final = 1e-12
 MAX_TARGET: Final = 32.0
 """Largest epsilon to which noise is calibrated; also the largest budget of a policy."""
+ROUNDING: Final = 1e-6
+"""Largest relative difference of a price due to the order of its costs or to another machine's floating point."""
 SAMPLED_FLOOR: Final = 0.3
 """Noise below which Poisson sampling is given no credit."""
 _COARSE, _FINE = 1e-4, 2e-5

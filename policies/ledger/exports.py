@@ -41,8 +41,6 @@ from policies.plan.cost import Cost, finite
 FORMAT: Final = "fedward ledger export"
 VERSION: Final = 1
 MAX_BYTES: Final = 1 << 28
-_ROUNDING: Final = 1e-6
-"""Largest relative difference of a price due to another machine's floating point."""
 _COLUMNS: Final = (
     "entry",
     "kind",
@@ -241,7 +239,7 @@ def _check_prices(export: Export) -> None:
         except CostError as error:
             msg = f"the export's prices cannot be recomputed: {error}"
             raise ExportError(msg) from None
-        if not entry.epsilon >= price * (1 - _ROUNDING):
+        if not entry.epsilon >= price * (1 - accountant.ROUNDING):
             msg = (
                 f"entry {entry.sequence} states epsilon {entry.epsilon:.6g}, but what was charged up to it costs"
                 f" {price:.6g}; ask the silo how it was accounted for"

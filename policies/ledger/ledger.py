@@ -284,8 +284,7 @@ class Ledger:
             self._store.require_usable()
             if not recovery.costs:
                 return self._append(recovery, self._stated)
-            # The checkpoints' own figures are not believed: whoever stole a key could state any.
-            priced = [accountant.epsilon(item.totals, self._genesis.delta) for item in lost]
+            priced = [_price(item, self._genesis.delta) for item in lost]
             return self._append(recovery, max([self.would_spend(recovery.costs), *priced]))
 
     def checkpoint(self, silo: str, known: Iterable[EntryRef] = ()) -> Checkpoint:
@@ -382,6 +381,15 @@ def require_match(ledger: str, bound: Genesis, said: Genesis) -> None:
                 " for the life of the data set, so fix the policy or give the right ledger"
             )
             raise LedgerMismatchError(msg)
+
+
+def _price(lost: Checkpoint, delta: float) -> float:
+    """What a checkpoint's releases cost. Its own figure counts as far as rounding explains it, so nothing is lowered.
+
+    Beyond that the figure is not believed: whoever stole a key could state any.
+    """
+    price = accountant.epsilon(lost.totals, delta)
+    return max(price, min(lost.epsilon, price * (1 + accountant.ROUNDING)))
 
 
 def _require_bound(budget_epsilon: float) -> None:

@@ -1,9 +1,9 @@
-"""Files that later rounds read, each with digests beside it, so that a damaged one is found before a charge.
+"""Files that later rounds read, each with its digest beside it, so that a damaged one is found before a charge.
 
-Guarantees: `read_checked` returns what `write_checked` was given, byte for byte, or raises. A crash between the two
-writes does no harm: the digests are written first, and name the content before and the content to come. A file without
-digests was written by version 0.6 and is taken as it is. The digests are plain, because whoever holds them holds the
-file, too.
+Guarantees: `read_checked` returns what `write_checked` was given last, byte for byte, or raises. A crash between its
+writes does no harm: what may be there is written first (the content before, or that there was none, and the content to
+come), and once the file is there, its own digest alone. A file without a digest was written by version 0.6 and is taken
+as it is. The digests are plain, because whoever holds them holds the file, too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.own_files import own_files
 
 _SUFFIX: Final = ".sha256"
+_ABSENT: Final = "absent"
+"""Stands for the digest of a file that need not be there: its first content is about to be written."""
 
 
 def digests_of(path: Path) -> Path:
@@ -26,13 +28,15 @@ def digests_of(path: Path) -> Path:
 
 
 def write_checked(path: Path, content: bytes) -> None:
-    """Replace a file durably, and say beforehand what it will hold. Raises OSError."""
+    """Replace a file durably; a crash leaves the content before or this one, and either is read. Raises OSError."""
     with own_files():
-        held = _digest(path.read_bytes()) if path.exists() else None
-        # What is damaged already does not become right by this.
-        before = [held] if held is not None and _fits(path, held) else []
-    write_whole(digests_of(path), "\n".join([*before, _digest(content)]).encode())
+        held = _digest(path.read_bytes()) if path.exists() else _ABSENT
+        # What is damaged or lost already does not become right by this.
+        before = [held] if _fits(path, held) else []
+    digest = _digest(content)
+    write_whole(digests_of(path), "\n".join([*before, digest]).encode())
     write_whole(path, content)
+    write_whole(digests_of(path), digest.encode())
 
 
 def read_checked(path: Path) -> bytes:
@@ -49,9 +53,11 @@ def read_checked(path: Path) -> bytes:
 
 
 def checked_files(folder: Path) -> Iterator[Path]:
-    """The checked files of a folder, also those that are gone, in order of name."""
+    """The checked files of a folder, in order of name: those that are lost too, but none that was not yet written."""
     for digests in sorted(folder.glob(f"*{_SUFFIX}")):
-        yield digests.with_name(digests.name.removesuffix(_SUFFIX))
+        path = digests.with_name(digests.name.removesuffix(_SUFFIX))
+        if path.exists() or not _fits(path, _ABSENT):
+            yield path
 
 
 def _fits(path: Path, digest: str) -> bool:

@@ -34,6 +34,7 @@ from typing import Final
 
 from crypto.pki.known_keys import MEMORY_FILE
 from protos.messages import Place
+from silo_agent.storage.checked import checked_files
 
 _COUNTS: Final = "counts.json"
 _RESULTS: Final = "results.json"
@@ -89,12 +90,10 @@ class StudyFolder:
         return self.path / f"environments-{round_number}.f64"
 
     def own_parts(self) -> list[Path]:
-        """The parts of the model that only this silo has and later rounds read (`checked`), those that are gone too."""
-        return sorted(
-            digests.with_suffix("")
-            for kind in ("kept", "prior", "environments")
-            for digests in self.path.glob(f"{kind}-*.sha256")
-        )
+        """The parts of the model that only this silo has and later rounds read, those that are lost too."""
+        return [
+            path for path in checked_files(self.path) if path.name.split("-")[0] in ("kept", "prior", "environments")
+        ]
 
     def together(self, place: Place) -> Path:
         """The encoder's change of an attempt in which it was trained together with the heads, until it is summed."""

@@ -365,14 +365,18 @@ def test_after_an_unknown_loss_no_policy_brings_the_budget_back(tmp_path):
         ledger.charge(release(2, "p", noise=1e6))
 
 
-@pytest.mark.parametrize("ago", [1, 10, 12])
-def test_an_older_copy_is_recovered_to_at_least_what_was_cosigned(tmp_path, ago):
+@pytest.mark.parametrize(
+    ("ago", "noises", "rate"),
+    [(ago, [10.0 + n for n in range(12)], 1.0) for ago in (1, 10, 12)] + [(3, [9.0, 30.0, 4.0], 0.1)],
+)
+def test_an_older_copy_is_recovered_to_at_least_what_was_cosigned(tmp_path, ago, noises, rate):
+    """The last: the accountant composes these in another order, and finds 1e-13 less."""
     path = created(tmp_path)
     copies = []
     with opened(path, 32.0) as ledger:
-        for number in range(12):
+        for number, noise in enumerate(noises):
             copies.append(path.read_bytes())
-            ledger.charge(release(number, "p", noise=10.0 + number))
+            ledger.charge(Debit("s", "p", number, 1, {"heads": Cost("training", rate, noise, 1)}))
         last = ledger.checkpoint("north")
     path.write_bytes(copies[-ago])
     with opened(path, 32.0) as ledger:

@@ -103,11 +103,11 @@ def test_a_silo_killed_around_the_parts_that_it_keeps_trains_them_once_for_their
     """From the durable write of the parts up to that of the release, which is the draw's last."""
     writes, crashes = keeping.writes(SILO), []
     kept = [n for n, write in enumerate(writes, 1) if write == "sync kept"]
-    for number in kept[::2]:  # the parts, and then their digest
+    for number in kept[::3]:  # the digest to come, the parts, and their digest
         last = writes.index("commit", number) + 1
         crashes += [Crash(when, n) for n in range(number, last + 1) for when in ("before", "after")]
-    assert len(crashes) == 2 * 2 * 8, (
-        "two rounds: parts, folder, digest, folder, training log, integers, their folder, state"
+    assert len(crashes) == 2 * 2 * 10, (
+        "two rounds: digest, parts, digest, each with its folder, training log, integers, their folder, state"
     )
     assert {f"{SILO} kept-{number}.f64" for number in (1, 2)} < set(keeping.outcome())
     require_unchanged(SILO, crashes[STRIDE // 2 :: STRIDE], keeping, credentials, tmp_path)

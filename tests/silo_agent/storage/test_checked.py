@@ -1,11 +1,13 @@
 """A file that later rounds read is read as it was written, or not at all."""
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from silo_agent.storage import checked
-from silo_agent.storage.checked import digests_of, read_checked, write_checked
+from silo_agent.storage.checked import checked_files, digests_of, read_checked, write_checked
 from silo_agent.storage.errors import LocalFileError
 
 
@@ -42,21 +44,45 @@ def test_a_file_of_the_version_before_has_no_digests_and_is_taken_until_it_is_wr
         read_checked(path)
 
 
-def test_after_a_crash_between_the_two_writes_the_file_is_the_one_before(tmp_path, monkeypatch):
-    path, order = tmp_path / "kept-1.f64", []
-    write_checked(path, b"before")
+@pytest.mark.parametrize("before", [None, b"before"])
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_after_a_crash_around_any_of_its_writes_the_file_is_the_one_before_or_this_one(
+    tmp_path, monkeypatch, before, writes
+):
+    path, order, real = tmp_path / "kept-1.f64", [], checked.write_whole
+    if before is not None:
+        write_checked(path, before)
 
     def crash(target, content):
-        order.append(target)
-        if target == path:
+        if len(order) == writes:
             raise KeyboardInterrupt
-        target.write_bytes(content)
+        order.append(target)
+        real(target, content)
 
     monkeypatch.setattr(checked, "write_whole", crash)
     with pytest.raises(KeyboardInterrupt):
         write_checked(path, b"after")
-    assert order == [digests_of(path), path]
-    assert read_checked(path) == b"before"
+    assert order == [digests_of(path), path][:writes]
+    monkeypatch.undo()
+    found = b"after" if writes == 2 else before
+    assert list(checked_files(tmp_path)) == ([] if found is None else [path])
+    if found is not None:
+        assert read_checked(path) == found
+    write_checked(path, b"after")
+    assert digests_of(path).read_text() == sha256(b"after").hexdigest()
+
+
+def test_a_content_of_before_and_a_file_that_is_gone_are_found(tmp_path):
+    path = tmp_path / "kept-1.f64"
+    write_checked(path, b"before")
+    write_checked(path, b"after")
+    path.write_bytes(b"before")
+    with pytest.raises(LocalFileError, match="is damaged"):
+        read_checked(path)
+    path.unlink()
+    assert list(checked_files(tmp_path)) == [path]
+    with pytest.raises(LocalFileError, match="is gone"):
+        read_checked(path)
 
 
 def test_what_was_damaged_is_not_right_because_it_was_to_be_replaced(tmp_path, monkeypatch):
