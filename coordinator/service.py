@@ -31,6 +31,7 @@ from coordinator.metrics import Metrics
 from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
+from coordinator.work import complaint_of
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.identity import Role
 from crypto.secagg.holding import Holding
@@ -342,6 +343,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             self._caller.verify(context, silo, holding.to_sign(), confirm.vouch)
         if confirm.task is Task.JUDGE and confirm.signature and (false := self._engine.judged(confirm.place)):
             self._caller.verify(context, silo, false.to_sign(), confirm.signature)
+        if confirm.evidence:
+            self._caller.verify(context, silo, complaint_of(silo, confirm).to_sign(), confirm.signature)
         self._engine.confirm(silo, confirm, certificate_of(context))
         return silo_pb2.ConfirmReply()
 

@@ -11,9 +11,7 @@ from coordinator.core.study import Life, Progress
 from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
-from crypto.secagg.dealt.bundles import liar
-from crypto.secagg.survivors import AttemptRef
-from crypto.stream import KEY_BYTES
+from crypto.secagg.dealt.complaints import Complaint
 from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
@@ -36,6 +34,7 @@ FETCHED: dict[Phase, tuple[str, ...]] = {
     Phase.TAKE: (Note.GREETING, Note.KEYS),
     Phase.CATCH_UP: (Note.MODEL,),
     Phase.CHECK: (Note.SHARES,),
+    Phase.EXAMINE: (Note.SHARES,),
     Phase.JUDGE: (Note.MODEL,),
     Phase.GATHER: (Note.SHARES,),
     Phase.OPEN: (SUM, Note.REVEAL),
@@ -78,6 +77,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         uploads=_uploads(round_),
         spoilt=round_.spoilt if round_.phase is Phase.OFFER else None,
         vouches=_vouches(round_) if round_.phase is Phase.CATCH_UP else (),
+        complaint=round_.complaint if round_.phase is Phase.EXAMINE else None,
         why=sentence(progress.script.name),
     )
 
@@ -103,6 +103,8 @@ def parts_in(round_: Round) -> tuple[Part, ...]:
     """Return what can be fetched in the current phase. Of the shares these are only the participants'."""
     kinds = FETCHED.get(round_.phase, ())
     givers = _participants(round_) if round_.phase in (Phase.CHECK, Phase.GATHER) else ("", *round_.names)
+    if round_.phase is Phase.EXAMINE and round_.complaint is not None:
+        givers = (round_.complaint.owner,)
     return tuple(part for part in round_.parts if part.kind in kinds and part.silo in givers)
 
 
@@ -142,9 +144,13 @@ def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_s
 
 def liar_of(round_: Round, silo: str, confirm: Confirm, note: bytes) -> str:
     """Return who lied, a silo that complains with evidence about shares, or the owner of the note that holds them."""
-    key, roster = confirm.evidence[:KEY_BYTES], confirm.evidence[KEY_BYTES:].hex()
-    attempt = AttemptRef(round_.place.study, roster, round_.place.round, round_.place.attempt)
-    return liar(note, confirm.culprit, silo, key, attempt, map(str, round_.tensors), round_.names)
+    return complaint_of(silo, confirm).liar(note, map(str, round_.tensors), round_.names)
+
+
+def complaint_of(silo: str, confirm: Confirm) -> Complaint:
+    """Return what a silo signs that complains with evidence."""
+    place = confirm.place
+    return Complaint.read(place.study, (place.round, place.attempt), confirm.culprit, silo, confirm.evidence)
 
 
 def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:

@@ -9,6 +9,7 @@ from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheck
 from protos.messages import (
     AgreedFigure,
     Answer,
+    Complaint,
     Confirm,
     Figure,
     Member,
@@ -58,6 +59,7 @@ _TASKS = {
     Task.RECOUNT: silo_pb2.TASK_RECOUNT,
     Task.CHECK: silo_pb2.TASK_CHECK,
     Task.JUDGE: silo_pb2.TASK_JUDGE,
+    Task.EXAMINE: silo_pb2.TASK_EXAMINE,
 }
 FIGURES_A_PART = 1000
 """Number of agreed figures in one message of the results."""
@@ -126,6 +128,7 @@ def work_to_wire(work: Work) -> silo_pb2.Work:
         void=None if work.void is None else _void_to_wire(work.void),
         uploads=[silo_pb2.Upload(part=_part_to_wire(one.part), signature=one.signature) for one in work.uploads],
         spoilt=None if work.spoilt is None else _spoilt_to_wire(work.spoilt),
+        complaint=None if work.complaint is None else _complaint_to_wire(work.complaint),
         vouches=[
             silo_pb2.Vouch(silo=one.silo, certificate_pem=one.certificate_pem, signature=one.signature)
             for one in work.vouches
@@ -151,6 +154,7 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         vouches=tuple(Vouch(one.silo, one.certificate_pem, one.signature) for one in wire.vouches),
         uploads=tuple(Upload(_part_from_wire(one.part), one.signature) for one in wire.uploads),
         spoilt=_spoilt_from_wire(wire.spoilt) if wire.HasField("spoilt") else None,
+        complaint=_complaint_from_wire(wire.complaint) if wire.HasField("complaint") else None,
     )
 
 
@@ -160,6 +164,16 @@ def _part_to_wire(part: Part) -> silo_pb2.Part:
 
 def _part_from_wire(wire: silo_pb2.Part) -> Part:
     return Part(wire.kind, wire.silo, wire.size, wire.sha256)
+
+
+def _complaint_to_wire(complaint: Complaint) -> silo_pb2.Complaint:
+    return silo_pb2.Complaint(
+        silo=complaint.silo, owner=complaint.owner, evidence=complaint.evidence, signature=complaint.signature
+    )
+
+
+def _complaint_from_wire(wire: silo_pb2.Complaint) -> Complaint:
+    return Complaint(wire.silo, wire.owner, wire.evidence, wire.signature)
 
 
 def _spoilt_to_wire(spoilt: Spoilt) -> silo_pb2.Spoilt:

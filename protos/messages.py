@@ -128,11 +128,12 @@ class Task(StrEnum):
     RECOUNT = "recount"
     CHECK = "check"
     JUDGE = "judge"
+    EXAMINE = "examine"
 
 
 FALSE_MODEL = "false_model"
 """The dispute with which a silo signs that a peer's note does not give the model that it holds itself."""
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.CHECK, Task.OPEN, Task.ADOPT)
+FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.CHECK, Task.EXAMINE, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
 CONFIRMED = (
     Task.VOID,
@@ -140,6 +141,7 @@ CONFIRMED = (
     Task.CATCH_UP,
     Task.JUDGE,
     Task.CHECK,
+    Task.EXAMINE,
     Task.SIGN,
     Task.OPEN,
     Task.RECOUNT,
@@ -288,6 +290,24 @@ class Vouch(Message):
 
 
 @dataclass(frozen=True)
+class Complaint(Message):
+    """A silo's signed complaint about the shares that another has sealed for it (`crypto.secagg.dealt.complaints`)."""
+
+    silo: Name
+    owner: Name
+    """Whose shares they are."""
+    evidence: Annotated[bytes, Count(EVIDENCE_BYTES, EVIDENCE_BYTES)]
+    """As in `Confirm`."""
+    signature: SignatureBytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_name(self.silo, "complaint.silo")
+        require_name(self.owner, "complaint.owner")
+        _require(self.silo != self.owner, "complaint.owner", "complains about itself")
+
+
+@dataclass(frozen=True)
 class Work(Message):
     """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
@@ -315,6 +335,8 @@ class Work(Message):
     """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
     vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
     """For `CATCH_UP`: who has signed which model the round builds on, by name."""
+    complaint: Complaint | None = None
+    """For `EXAMINE`: what is to be examined."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -326,6 +348,8 @@ class Work(Message):
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
         _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
         _require(self.spoilt is None or self.task is Task.DECIDE, "work.spoilt", f"does not fit the task {self.task}")
+        examines = self.task is Task.EXAMINE
+        _require((self.complaint is None) != examines, "work.complaint", f"does not fit the task {self.task}")
         vouching = tuple(one.silo for one in self.vouches)
         _require(not vouching or self.task is Task.CATCH_UP, "work.vouches", f"do not fit the task {self.task}")
         _require(vouching == tuple(sorted(set(vouching))), "work.vouches", "are not in order, each once")
@@ -451,10 +475,11 @@ class Confirm(Message):
     signature: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
     """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
     promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `RECOUNT` over the statement
-    (`crypto.secagg.spoilt`), for `JUDGE` over the statement that the note is false, else over `Publication.to_sign`."""
+    (`crypto.secagg.spoilt`), for `JUDGE` over the statement that the note is false, with evidence over the complaint
+    (`crypto.secagg.dealt.complaints`), else over `Publication.to_sign`."""
     culprit: Name = ""
-    """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one. With the dispute of a task
-    of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
+    """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one. For `EXAMINE`: who lied.
+    With the dispute of a task of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
     evidence: Annotated[bytes, Count(0, EVIDENCE_BYTES)] = b""
     """With such a complaint, if it can be shown: the key of the culprit's shares for this silo, then the roster's
     digest, 32 bytes each (`crypto.secagg.dealt.bundles`)."""
@@ -479,13 +504,13 @@ class Confirm(Message):
         named = self.tensor is not None or not (signs or voids or states)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
         judges = self.task is Task.JUDGE and self.dispute == FALSE_MODEL
-        needed = publishes or signs or states or judges
+        complains = bool(self.dispute) and self.task in COMPLAINED
+        needed = publishes or signs or states or judges or (complains and bool(self.evidence))
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
-        complains = bool(self.dispute) and self.task in COMPLAINED
-        _require(
-            states or complains or not self.culprit, "confirm.culprit", "may come only with a statement or complaint"
-        )
+        examines = self.task is Task.EXAMINE and not self.dispute
+        fits = bool(self.culprit) if examines else states or complains or not self.culprit
+        _require(fits, "confirm.culprit", "is needed for what was examined, else only with a statement or complaint")
         shown = complains and bool(self.culprit) and len(self.evidence) == EVIDENCE_BYTES
         _require(shown or not self.evidence, "confirm.evidence", "may come only whole and with a complaint")
         if self.culprit:

@@ -506,14 +506,14 @@ class Agent:
             fault=_name(fault),
         )
         running = self._running.get(place.study)
-        complaint = ("", b"") if running is None else self._tasks.complaint(running.attempt(work, place), fault)
+        complaint = ("", b"", b"") if running is None else self._tasks.complaint(running.attempt(work, place), fault)
         if not isinstance(fault, _OF_A_PEER.get(work.task, ())):
             self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         if work.task is Task.OPEN:
             name, explanation = _NOT_OPENED
-        culprit, evidence = complaint
+        culprit, evidence, signature = complaint
         self._client.confirm(
             Confirm(
                 place,
@@ -523,6 +523,7 @@ class Agent:
                 explanation=explanation,
                 culprit=culprit,
                 evidence=evidence,
+                signature=signature,
             )
         )
 

@@ -40,7 +40,7 @@ LIMITS: Final = dict.fromkeys(("offer", "keys", "train", "open", "solve"), 5.0)
 """Seconds of every phase: more than an honest silo takes on a busy machine, few enough for many rows."""
 FLOOD_SECONDS: Final = 57.0
 """In which all attacks have had their turn once, 1.5 seconds each."""
-RARE: Final = frozenset({Phase.VOID, Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE, Phase.RECOUNT})
+RARE: Final = frozenset({Phase.VOID, Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE, Phase.EXAMINE, Phase.RECOUNT})
 """Phases that a study whose silos are all there does not have."""
 
 

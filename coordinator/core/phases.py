@@ -291,6 +291,25 @@ def _weighed(state: Round, now: float) -> Outcome:
     return abort(after, f"{refused}; it lies at {sharer} or at who refuses, and nobody else can share", now, (sharer,))
 
 
+def _examined_all(state: Round, now: float) -> Outcome:
+    """End the attempt by the name of who lied, unless more silos find otherwise than may be hostile."""
+    complaint = state.complaint
+    if complaint is None:
+        return abort(state, "there is no complaint to examine", now)
+    found = {one.silo: one.liar for one in state.examined}
+    alike = [silo for silo, liar in found.items() if liar == state.liar]
+    unlike = [silo for silo, liar in found.items() if liar != state.liar]
+    if len(unlike) > state.colluders:
+        pair = tuple(sorted((complaint.silo, complaint.owner)))
+        why = f"{' and '.join(pair)} contradict each other; {', '.join(unlike)} find another liar than the coordinator"
+        return abort(replace(state, blamed=pair), why, now)
+    why = f"{complaint.owner} has dealt wrong shares to {complaint.silo}, as the key of its note shows to everybody"
+    if state.liar == complaint.silo:
+        why = f"{complaint.silo} complained falsely about {complaint.owner}, as the key of that note shows to everybody"
+    checked = f"; {', '.join(alike)} examined it" if alike else ""
+    return abort(replace(state, blamed=(state.liar,)), why + checked, now)
+
+
 _ENDS: dict[Phase, Callable[[Round, float], Outcome]] = {
     Phase.VOID: _voided_all,
     Phase.GREET: lambda state, now: (enter(state, Phase.DEAL, now), []),
@@ -299,6 +318,7 @@ _ENDS: dict[Phase, Callable[[Round, float], Outcome]] = {
     Phase.JUDGE: _weighed,
     Phase.EXCHANGE: lambda state, now: (enter(state, Phase.CHECK, now), []),
     Phase.CHECK: _gather,
+    Phase.EXAMINE: _examined_all,
     Phase.GATHER: _gathered_all,
     Phase.SIGN: _signed_all,
     Phase.REVEAL: lambda state, now: (enter(state, Phase.OPEN, now), []),
@@ -310,6 +330,7 @@ _ENDS: dict[Phase, Callable[[Round, float], Outcome]] = {
 _OBJECTED: dict[Phase, Callable[[Round, float], Outcome]] = {
     Phase.CATCH_UP: _doubted,
     Phase.JUDGE: _weighed,
+    Phase.EXAMINE: _examined_all,
     Phase.RECOUNT: _recounted,
 }
 """What follows when silos object, where it is not what follows in every other phase: `_judged`."""

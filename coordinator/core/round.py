@@ -1,8 +1,8 @@
 """One attempt at one round as a transition table.
 
 offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up (-> judge)?)* -> exchange ->
-check -> gather -> add -> sign -> reveal -> open (-> recount, the end) -> (solve -> adopt), from gather on once for
-every tensor.
+check (-> examine, the end) -> gather -> add -> sign -> reveal -> open (-> recount, the end) -> (solve -> adopt), from
+gather on once for every tensor.
 
 `MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
 comes in as an argument. An event that repeats an earlier one changes nothing. An event that is out of turn raises
@@ -54,11 +54,13 @@ from coordinator.core.state import (
     COLLECTED,
     COMPLAINED,
     CONFIRMED,
+    ENDING,
     JUDGED,
     OVER,
     RELAYED,
     SPARING,
     Dataless,
+    Examined,
     Listed,
     Objection,
     Phase,
@@ -71,7 +73,7 @@ from coordinator.core.state import (
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
-from protos.messages import RINGS, Confirm, Member, Note, Part, Signature, Upload, UploadHeader
+from protos.messages import RINGS, Complaint, Confirm, Member, Note, Part, Signature, Task, Upload, UploadHeader
 
 NO_DATA: Final = "no_data"
 """The one refusal that does not end a silo's part: its hospital may give the data later."""
@@ -267,7 +269,8 @@ def _words(silo: str, confirm: Confirm) -> str:
 def _complained(state: Round, event: Complained, now: float) -> Outcome:
     """End the attempt because of what a silo has offered, sent or sealed for another. Nothing was uploaded yet.
 
-    Nobody is set aside for having complained: if the evidence does not show who lied, it is one of the two.
+    Nobody is set aside for having complained: if the evidence does not show who lied, it is one of the two. If it does,
+    the others examine it first.
     """
     silo, confirm = event.silo, event.confirm
     due = confirm.task is COMPLAINED[state.phase] and silo in state.asked
@@ -278,10 +281,17 @@ def _complained(state: Round, event: Complained, now: float) -> Outcome:
         pair = tuple(sorted((silo, confirm.culprit)))
         why = f"{' and '.join(pair)} contradict each other, and one of them lies: {_words(silo, confirm)}"
         return abort(replace(state, blamed=pair), why, now)
-    why = f"{event.liar} has dealt wrong shares to {silo}, as the key of its note shows to everybody"
-    if event.liar == silo:
-        why = f"{silo} complained falsely about {confirm.culprit}, as the key of that note shows to everybody"
-    return abort(replace(state, blamed=(event.liar,)), why, now)
+    complaint = Complaint(silo, confirm.culprit, confirm.evidence, confirm.signature)
+    examining = enter(replace(state, complaint=complaint, liar=event.liar), Phase.EXAMINE, now)
+    return (examining, []) if examining.waiting_for else end(examining, now)
+
+
+def _examined(state: Round, event: Confirmed, now: float) -> Outcome:
+    """Take what a silo finds that examines a complaint, or that it cannot. The two themselves have no say."""
+    if event.silo not in state.concerned or event.confirm.task is not Task.EXAMINE:
+        msg = f"the phase {state.phase} waits for what others find who examine the complaint"
+        raise OutOfTurnError(msg)
+    return _confirmed(state, event, now)
 
 
 def _objected(state: Round, silo: str, why: str, now: float, dispute: str = "") -> Outcome:
@@ -325,6 +335,11 @@ def _stated(state: Round, event: Confirmed) -> Round:
     return replace(state, stated=tuple(sorted(stated, key=lambda one: one.silo)))
 
 
+def _found(state: Round, event: Confirmed) -> Round:
+    found = (*state.examined, Examined(event.silo, event.confirm.culprit))
+    return replace(state, examined=tuple(sorted(found, key=lambda one: one.silo)))
+
+
 def _held(state: Round, event: Confirmed) -> Round:
     return replace(state, held=tuple(sorted((*state.held, vouching.held(event)), key=lambda one: one.silo)))
 
@@ -335,6 +350,7 @@ _KEPT: dict[Phase, Callable[[Round, Confirmed], Round]] = {
     Phase.SIGN: _signed,
     Phase.OPEN: _held,
     Phase.RECOUNT: _stated,
+    Phase.EXAMINE: _found,
     Phase.ADOPT: _held,
 }
 """What the state keeps of a confirmation."""
@@ -390,17 +406,17 @@ def _revoked(state: Round, event: Revoked, now: float) -> Outcome:
     return lose(state, gone, why, now) if state.phase in SPARING else abort(state, why, now, gone)
 
 
-def _recount_restarted(state: Round, event: Restarted, now: float) -> Outcome:  # noqa: ARG001  # nothing comes of it
-    """Change nothing: nobody needs keys to add uploads."""
+def _nothing(state: Round, event: Restarted, now: float) -> Outcome:  # noqa: ARG001  # nothing comes of it
+    """Change nothing: nobody needs keys to add uploads or to examine a complaint."""
     return state, []
 
 
-def _recount_passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001  # the event carries nothing
-    """End the recount: those that have spoken may be enough, and silence here lies at nobody."""
+def _heard(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001  # the event carries nothing
+    """End the phase: those that have spoken may be enough, and silence here lies at nobody."""
     return (state, []) if now < state.deadline else end(state, now)
 
 
-def _recount_revoked(state: Round, event: Revoked, now: float) -> Outcome:
+def _unheard(state: Round, event: Revoked, now: float) -> Outcome:
     """Go on without silos that nobody hears any more: their silence, too, lies at nobody."""
     gone = state.done.union(name for name in state.waiting_for if name in event.silos)
     if gone == state.done:
@@ -433,7 +449,8 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),
     **dict.fromkeys(((phase, Revoked) for phase in _LIVE if phase not in (Phase.OFFER, Phase.WAIT)), _revoked),
     **dict.fromkeys(((phase, Stopped) for phase in _LIVE), _stopped),
-    (Phase.RECOUNT, Restarted): _recount_restarted,
-    (Phase.RECOUNT, Passed): _recount_passed,
-    (Phase.RECOUNT, Revoked): _recount_revoked,
+    **dict.fromkeys(((phase, Restarted) for phase in ENDING), _nothing),
+    **dict.fromkeys(((phase, Passed) for phase in ENDING), _heard),
+    **dict.fromkeys(((phase, Revoked) for phase in ENDING), _unheard),
+    (Phase.EXAMINE, Confirmed): _examined,
 }

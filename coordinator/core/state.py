@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Self
 
 from crypto.secagg.spoilt import Spoilt as Statement
-from protos.messages import SUM, Member, Note, Part, Place, Signature, Spoilt, Task, Tensor, Upload, Void
+from protos.messages import SUM, Complaint, Member, Note, Part, Place, Signature, Spoilt, Task, Tensor, Upload, Void
 
 
 class Phase(StrEnum):
@@ -33,6 +33,8 @@ class Phase(StrEnum):
     EXCHANGE = "exchange"
     CHECK = "check"
     """Silos read what the others have dealt to them, before anything is uploaded."""
+    EXAMINE = "examine"
+    """A silo shows what another has sealed for it, and says that it is wrong. The others find out who of them lied."""
     GATHER = "gather"
     ADD = "add"
     SIGN = "sign"
@@ -71,6 +73,7 @@ CONFIRMED = {
     Phase.TAKE: Task.TAKE,
     Phase.CATCH_UP: Task.CATCH_UP,
     Phase.CHECK: Task.CHECK,
+    Phase.EXAMINE: Task.EXAMINE,
     Phase.JUDGE: Task.JUDGE,
     Phase.SIGN: Task.SIGN,
     Phase.OPEN: Task.OPEN,
@@ -85,9 +88,11 @@ COMPLAINED = {
     Phase.CHECK: Task.CHECK,
 }
 """The task in which a silo may complain about what another has offered, sent or sealed."""
-JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.OPEN, Phase.RECOUNT, Phase.ADOPT)
+JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.EXAMINE, Phase.OPEN, Phase.RECOUNT, Phase.ADOPT)
 """The phases in which silos judge the same bytes. What one silo objects to there, others may object to as well, so all
 are heard before anything follows from it."""
+ENDING = (Phase.EXAMINE, Phase.RECOUNT)
+"""The phases that end an attempt in any case. Silence in them lies at nobody."""
 _MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()} | {Phase.JUDGE: Note.MODEL}
 
 
@@ -114,6 +119,7 @@ class Limits:
             Phase.JUDGE: self.open,
             Phase.EXCHANGE: self.keys,
             Phase.CHECK: self.keys,
+            Phase.EXAMINE: self.keys,
             Phase.GATHER: self.train,
             Phase.ADD: self.train,
             Phase.SIGN: self.open,
@@ -226,6 +232,14 @@ class Stated:
 
 
 @dataclass(frozen=True)
+class Examined:
+    """Whom a silo finds to have lied in the complaint that all examine."""
+
+    silo: str
+    liar: str
+
+
+@dataclass(frozen=True)
 class Held:
     """The digest of the model that a silo confirmed in the current phase, and its signature if it ends the round."""
 
@@ -308,6 +322,12 @@ class Round:
     """What they have stated since."""
     spoilt: Spoilt | None = None
     """The last proof of a spoilt sum in this attempt or an earlier one at this round."""
+    complaint: Complaint | None = None
+    """The complaint that ends this attempt, once the others have examined it."""
+    liar: str = ""
+    """Who lied in it, as the coordinator finds."""
+    examined: tuple[Examined, ...] = ()
+    """What the others find."""
     blamed: tuple[str, ...] = ()
     """Silos of which at least one is hostile, as a complaint in this attempt shows."""
     held: tuple[Held, ...] = ()
@@ -467,6 +487,8 @@ class Round:
                 return self.judges
             case Phase.RECOUNT:
                 return self.refusers
+            case Phase.EXAMINE if self.complaint is not None:
+                return tuple(name for name in self.present if name not in (self.complaint.silo, self.complaint.owner))
         return self.present
 
     @property

@@ -26,7 +26,7 @@ from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError, RecoveryRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
-from crypto.secagg.agreement import PairSecrets, Roster
+from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.dealt.boxes import open_under, seal_under
 from crypto.secagg.dealt.bundles import (
     MAGIC,
@@ -41,6 +41,7 @@ from crypto.secagg.dealt.bundles import (
 from crypto.secagg.dealt.bundles import bound as _bound
 from crypto.secagg.dealt.bundles import commit as _commit
 from crypto.secagg.dealt.bundles import commit_pair as _commit_pair
+from crypto.secagg.dealt.complaints import Complaint
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys
@@ -193,13 +194,7 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     _require_roster(attempt, roster, pairs, me)
     entry, ordered = roster.entry(owner), sorted(set(tensors))
     note = Published.parse(blob, owner, attempt, ordered, roster.names)
-    try:
-        entry.verify(
-            trust, _bundle_message(attempt, owner, ordered, threshold, blob[: note.signed]), blob[note.signed :]
-        )
-    except SignatureRefused:
-        msg = f"{owner!r} did not sign its shares note for this attempt; have the note sent again"
-        raise RecoveryRefused(msg) from None
+    _require_signed(blob, note, entry, ordered, threshold, trust)
     key = _shares_key(pairs, owner, me, _bound("shares", attempt, owner, me))
     if not note.commits_to(me, key):
         msg = f"{owner!r} committed to another key than that of this silo's shares; ask both why"
@@ -212,6 +207,31 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
             raise RecoveryRefused(msg, owner)
     digest = hashlib.sha256(blob).digest()
     return Bundle(owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words)
+
+
+def examine(  # noqa: PLR0917  # a complaint, and what it is about
+    complaint: Complaint, blob: bytes, tensors: Iterable[str], roster: Roster, threshold: int, trust: Trust
+) -> str:
+    """Return who lied, a silo that complains about its shares in this note or the note's owner.
+
+    `roster` must be verified, and the complaint's signature too. Raises `RecoveryRefused` without a culprit if the note
+    is malformed, or if its owner did not sign it for the complaint's attempt: then this is not the owner's note.
+    """
+    attempt, ordered = complaint.attempt, sorted(set(tensors))
+    note = Published.parse(blob, complaint.owner, attempt, ordered, roster.names)
+    _require_signed(blob, note, roster.entry(complaint.owner), ordered, threshold, trust)
+    return complaint.liar(blob, ordered, roster.names)
+
+
+def _require_signed(  # noqa: PLR0917  # a note, and what it is a note of
+    blob: bytes, note: Published, entry: RosterEntry, tensors: list[str], threshold: int, trust: Trust
+) -> None:
+    message = _bundle_message(note.attempt, note.owner, tensors, threshold, blob[: note.signed])
+    try:
+        entry.verify(trust, message, blob[note.signed :])
+    except SignatureRefused:
+        msg = f"{note.owner!r} did not sign its shares note for this attempt; have the note sent again"
+        raise RecoveryRefused(msg) from None
 
 
 def require_same_keys(bundles: Mapping[str, Bundle], me: str, dealer: str) -> None:

@@ -384,12 +384,12 @@ def require_match(ledger: str, bound: Genesis, said: Genesis) -> None:
 
 
 def _price(lost: Checkpoint, delta: float) -> float:
-    """What a checkpoint's releases cost. Its own figure counts as far as rounding explains it, so nothing is lowered.
+    """What a checkpoint's releases cost: its own figure if rounding explains how that differs, so nothing is lowered.
 
-    Beyond that the figure is not believed: whoever stole a key could state any.
+    Any other figure is not believed: whoever stole a key could state it.
     """
     price = accountant.epsilon(lost.totals, delta)
-    return max(price, min(lost.epsilon, price * (1 + accountant.ROUNDING)))
+    return lost.epsilon if price <= lost.epsilon <= price * (1 + accountant.ROUNDING) else price
 
 
 def _require_bound(budget_epsilon: float) -> None:

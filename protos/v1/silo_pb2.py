@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/v1/silo.proto\x12\nfedward.v1\x1a\x16protos/v1/common.proto\"G\n\x0bJoinRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\"v\n\tJoinReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x1b\n\x13\x63oordinator_version\x18\x02 \x01(\t\x12\x11\n\tmax_chunk\x18\x03 \x01(\r\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\x01\x12\x0c\n\x04time\x18\x05 \x01(\x01\" \n\x0fGetStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\"\"\n\rGetStudyReply\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\"4\n\x0bPollRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x14\n\x0chold_seconds\x18\x02 \x01(\x01\"@\n\x04Part\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04silo\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\t\",\n\tSignature\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"B\n\x06Voider\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"<\n\x04Void\x12\x0f\n\x07through\x18\x01 \x01(\r\x12#\n\x07voiders\x18\x02 \x03(\x0b\x32\x12.fedward.v1.Voider\";\n\x06Upload\x12\x1e\n\x04part\x18\x01 \x01(\x0b\x32\x10.fedward.v1.Part\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\x92\x01\n\x06Spoilt\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\r\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\r\n\x05names\x18\x03 \x03(\t\x12\x0b\n\x03sum\x18\x04 \x01(\t\x12\x0f\n\x07\x63ulprit\x18\x05 \x01(\t\x12&\n\nstatements\x18\x06 \x03(\x0b\x32\x12.fedward.v1.Voider\"A\n\x05Vouch\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"\xd9\x03\n\x04Work\x12\x1e\n\x04task\x18\x01 \x01(\x0e\x32\x10.fedward.v1.Task\x12 \n\x05place\x18\x02 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\"\n\x06roster\x18\x04 \x03(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05\x61\x63tor\x18\x05 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0f\n\x07outcome\x18\t \x01(\t\x12\x1f\n\x05parts\x18\n \x03(\x0b\x32\x10.fedward.v1.Part\x12\x14\n\x0cparticipants\x18\x0b \x03(\t\x12\x11\n\tsurvivors\x18\x0c \x03(\t\x12)\n\nsignatures\x18\r \x03(\x0b\x32\x15.fedward.v1.Signature\x12\x1e\n\x04void\x18\x0e \x01(\x0b\x32\x10.fedward.v1.Void\x12#\n\x07uploads\x18\x0f \x03(\x0b\x32\x12.fedward.v1.Upload\x12\"\n\x06spoilt\x18\x10 \x01(\x0b\x32\x12.fedward.v1.Spoilt\x12\"\n\x07vouches\x18\x12 \x03(\x0b\x32\x11.fedward.v1.VouchJ\x04\x08\x06\x10\x07J\x04\x08\x07\x10\x08R\x04sizeR\x06sha256\"\x9b\x01\n\rAnswerRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0f\n\x07refusal\x18\x03 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\"\n\x06member\x18\x05 \x01(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05model\x18\x06 \x01(\t\"\r\n\x0b\x41nswerReply\"\x9e\x01\n\x0cUploadHeader\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04silo\x18\x04 \x01(\t\x12\x0e\n\x06values\x18\x05 \x01(\x04\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06sha256\x18\x07 \x01(\t\"x\n\x0bUploadChunk\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0e\n\x06hashes\x18\x05 \x01(\x0c\"\r\n\x0bUploadReply\"?\n\x13UploadStatusRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\"5\n\x11UploadStatusReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"\x83\x01\n\x0f\x44ownloadRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04silo\x18\x05 \x01(\t\"=\n\rDownloadChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\"\x96\x02\n\x0e\x43onfirmRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x1e\n\x04task\x18\x02 \x01(\x0e\x32\x10.fedward.v1.Task\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07\x64ispute\x18\x05 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\t\x12\x13\n\x0bpublication\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x12\x0f\n\x07\x63ulprit\x18\t \x01(\t\x12\x10\n\x08\x65vidence\x18\n \x01(\x0c\x12\x0f\n\x07\x63ontent\x18\x0b \x01(\t\x12\r\n\x05vouch\x18\x0c \x01(\x0c\"\x0e\n\x0c\x43onfirmReply\"#\n\x10HeartbeatRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x10\n\x0eHeartbeatReply\"P\n\x0fSignedStatement\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"k\n\x10\x43ountersignature\x12+\n\x06stated\x18\x01 \x01(\x0b\x32\x1b.fedward.v1.SignedStatement\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\" \n\x1eLatestCountersignaturesRequest\"\xac\x01\n\x12\x43ountersignRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12.\n\tstatement\x18\x02 \x01(\x0b\x32\x1b.fedward.v1.SignedStatement\x12\x14\n\x0chold_seconds\x18\x03 \x01(\x01\x12.\n\x08\x65vidence\x18\x1e \x01(\x0b\x32\x1c.fedward.v1.Countersignature\"q\n\x10\x43ountersignReply\x12\x31\n\x0b\x63oordinator\x18\x01 \x01(\x0b\x32\x1c.fedward.v1.Countersignature\x12*\n\x04peer\x18\x02 \x01(\x0b\x32\x1c.fedward.v1.Countersignature\"S\n\x0eWitnessRequest\x12+\n\x05given\x18\x01 \x01(\x0b\x32\x1c.fedward.v1.Countersignature\x12\x14\n\x0chold_seconds\x18\x02 \x01(\x01\"n\n\x0cWitnessReply\x12.\n\tstatement\x18\x01 \x01(\x0b\x32\x1b.fedward.v1.SignedStatement\x12.\n\x08\x65vidence\x18\x1e \x01(\x0b\x32\x1c.fedward.v1.Countersignature*\xd6\x02\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_WAIT\x10\x01\x12\x0f\n\x0bTASK_DECIDE\x10\x02\x12\r\n\tTASK_DEAL\x10\x03\x12\r\n\tTASK_TAKE\x10\x04\x12\x13\n\x0fTASK_CONTRIBUTE\x10\x05\x12\r\n\tTASK_OPEN\x10\x06\x12\x0e\n\nTASK_SOLVE\x10\x07\x12\x0e\n\nTASK_ADOPT\x10\x08\x12\x0f\n\x0bTASK_FINISH\x10\t\x12\x0e\n\nTASK_SHARE\x10\n\x12\x11\n\rTASK_CATCH_UP\x10\x0b\x12\x0e\n\nTASK_GREET\x10\x0c\x12\x11\n\rTASK_EXCHANGE\x10\r\x12\r\n\tTASK_SIGN\x10\x0e\x12\x0f\n\x0bTASK_REVEAL\x10\x0f\x12\x10\n\x0cTASK_RECOUNT\x10\x11\x12\x0e\n\nTASK_CHECK\x10\x12\x12\r\n\tTASK_VOID\x10\x10\x12\x0e\n\nTASK_JUDGE\x10\x14\x32\xcb\x06\n\x0bSiloService\x12\x36\n\x04Join\x12\x17.fedward.v1.JoinRequest\x1a\x15.fedward.v1.JoinReply\x12\x42\n\x08GetStudy\x12\x1b.fedward.v1.GetStudyRequest\x1a\x19.fedward.v1.GetStudyReply\x12\x31\n\x04Poll\x12\x17.fedward.v1.PollRequest\x1a\x10.fedward.v1.Work\x12<\n\x06\x41nswer\x12\x19.fedward.v1.AnswerRequest\x1a\x17.fedward.v1.AnswerReply\x12<\n\x06Upload\x12\x17.fedward.v1.UploadChunk\x1a\x17.fedward.v1.UploadReply(\x01\x12N\n\x0cUploadStatus\x12\x1f.fedward.v1.UploadStatusRequest\x1a\x1d.fedward.v1.UploadStatusReply\x12\x44\n\x08\x44ownload\x12\x1b.fedward.v1.DownloadRequest\x1a\x19.fedward.v1.DownloadChunk0\x01\x12?\n\x07\x43onfirm\x12\x1a.fedward.v1.ConfirmRequest\x1a\x18.fedward.v1.ConfirmReply\x12\x45\n\tHeartbeat\x12\x1c.fedward.v1.HeartbeatRequest\x1a\x1a.fedward.v1.HeartbeatReply\x12\x65\n\x17LatestCountersignatures\x12*.fedward.v1.LatestCountersignaturesRequest\x1a\x1c.fedward.v1.Countersignature0\x01\x12K\n\x0b\x43ountersign\x12\x1e.fedward.v1.CountersignRequest\x1a\x1c.fedward.v1.CountersignReply\x12?\n\x07Witness\x12\x1a.fedward.v1.WitnessRequest\x1a\x18.fedward.v1.WitnessReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/v1/silo.proto\x12\nfedward.v1\x1a\x16protos/v1/common.proto\"G\n\x0bJoinRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\"v\n\tJoinReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x1b\n\x13\x63oordinator_version\x18\x02 \x01(\t\x12\x11\n\tmax_chunk\x18\x03 \x01(\r\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\x01\x12\x0c\n\x04time\x18\x05 \x01(\x01\" \n\x0fGetStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\"\"\n\rGetStudyReply\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\"4\n\x0bPollRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x14\n\x0chold_seconds\x18\x02 \x01(\x01\"@\n\x04Part\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04silo\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\t\",\n\tSignature\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"B\n\x06Voider\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"<\n\x04Void\x12\x0f\n\x07through\x18\x01 \x01(\r\x12#\n\x07voiders\x18\x02 \x03(\x0b\x32\x12.fedward.v1.Voider\";\n\x06Upload\x12\x1e\n\x04part\x18\x01 \x01(\x0b\x32\x10.fedward.v1.Part\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\x92\x01\n\x06Spoilt\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\r\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\r\n\x05names\x18\x03 \x03(\t\x12\x0b\n\x03sum\x18\x04 \x01(\t\x12\x0f\n\x07\x63ulprit\x18\x05 \x01(\t\x12&\n\nstatements\x18\x06 \x03(\x0b\x32\x12.fedward.v1.Voider\"A\n\x05Vouch\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"M\n\tComplaint\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x10\n\x08\x65vidence\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\"\x83\x04\n\x04Work\x12\x1e\n\x04task\x18\x01 \x01(\x0e\x32\x10.fedward.v1.Task\x12 \n\x05place\x18\x02 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\"\n\x06roster\x18\x04 \x03(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05\x61\x63tor\x18\x05 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0f\n\x07outcome\x18\t \x01(\t\x12\x1f\n\x05parts\x18\n \x03(\x0b\x32\x10.fedward.v1.Part\x12\x14\n\x0cparticipants\x18\x0b \x03(\t\x12\x11\n\tsurvivors\x18\x0c \x03(\t\x12)\n\nsignatures\x18\r \x03(\x0b\x32\x15.fedward.v1.Signature\x12\x1e\n\x04void\x18\x0e \x01(\x0b\x32\x10.fedward.v1.Void\x12#\n\x07uploads\x18\x0f \x03(\x0b\x32\x12.fedward.v1.Upload\x12\"\n\x06spoilt\x18\x10 \x01(\x0b\x32\x12.fedward.v1.Spoilt\x12\"\n\x07vouches\x18\x12 \x03(\x0b\x32\x11.fedward.v1.Vouch\x12(\n\tcomplaint\x18\x13 \x01(\x0b\x32\x15.fedward.v1.ComplaintJ\x04\x08\x06\x10\x07J\x04\x08\x07\x10\x08R\x04sizeR\x06sha256\"\x9b\x01\n\rAnswerRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0f\n\x07refusal\x18\x03 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\"\n\x06member\x18\x05 \x01(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05model\x18\x06 \x01(\t\"\r\n\x0b\x41nswerReply\"\x9e\x01\n\x0cUploadHeader\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04silo\x18\x04 \x01(\t\x12\x0e\n\x06values\x18\x05 \x01(\x04\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06sha256\x18\x07 \x01(\t\"x\n\x0bUploadChunk\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0e\n\x06hashes\x18\x05 \x01(\x0c\"\r\n\x0bUploadReply\"?\n\x13UploadStatusRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\"5\n\x11UploadStatusReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"\x83\x01\n\x0f\x44ownloadRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04silo\x18\x05 \x01(\t\"=\n\rDownloadChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\"\x96\x02\n\x0e\x43onfirmRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x1e\n\x04task\x18\x02 \x01(\x0e\x32\x10.fedward.v1.Task\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07\x64ispute\x18\x05 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\t\x12\x13\n\x0bpublication\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\x12\x0f\n\x07\x63ulprit\x18\t \x01(\t\x12\x10\n\x08\x65vidence\x18\n \x01(\x0c\x12\x0f\n\x07\x63ontent\x18\x0b \x01(\t\x12\r\n\x05vouch\x18\x0c \x01(\x0c\"\x0e\n\x0c\x43onfirmReply\"#\n\x10HeartbeatRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x10\n\x0eHeartbeatReply\"P\n\x0fSignedStatement\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"k\n\x10\x43ountersignature\x12+\n\x06stated\x18\x01 \x01(\x0b\x32\x1b.fedward.v1.SignedStatement\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\" \n\x1eLatestCountersignaturesRequest\"\xac\x01\n\x12\x43ountersignRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12.\n\tstatement\x18\x02 \x01(\x0b\x32\x1b.fedward.v1.SignedStatement\x12\x14\n\x0chold_seconds\x18\x03 \x01(\x01\x12.\n\x08\x65vidence\x18\x1e \x01(\x0b\x32\x1c.fedward.v1.Countersignature\"q\n\x10\x43ountersignReply\x12\x31\n\x0b\x63oordinator\x18\x01 \x01(\x0b\x32\x1c.fedward.v1.Countersignature\x12*\n\x04peer\x18\x02 \x01(\x0b\x32\x1c.fedward.v1.Countersignature\"S\n\x0eWitnessRequest\x12+\n\x05given\x18\x01 \x01(\x0b\x32\x1c.fedward.v1.Countersignature\x12\x14\n\x0chold_seconds\x18\x02 \x01(\x01\"n\n\x0cWitnessReply\x12.\n\tstatement\x18\x01 \x01(\x0b\x32\x1b.fedward.v1.SignedStatement\x12.\n\x08\x65vidence\x18\x1e \x01(\x0b\x32\x1c.fedward.v1.Countersignature*\xe8\x02\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_WAIT\x10\x01\x12\x0f\n\x0bTASK_DECIDE\x10\x02\x12\r\n\tTASK_DEAL\x10\x03\x12\r\n\tTASK_TAKE\x10\x04\x12\x13\n\x0fTASK_CONTRIBUTE\x10\x05\x12\r\n\tTASK_OPEN\x10\x06\x12\x0e\n\nTASK_SOLVE\x10\x07\x12\x0e\n\nTASK_ADOPT\x10\x08\x12\x0f\n\x0bTASK_FINISH\x10\t\x12\x0e\n\nTASK_SHARE\x10\n\x12\x11\n\rTASK_CATCH_UP\x10\x0b\x12\x0e\n\nTASK_GREET\x10\x0c\x12\x11\n\rTASK_EXCHANGE\x10\r\x12\r\n\tTASK_SIGN\x10\x0e\x12\x0f\n\x0bTASK_REVEAL\x10\x0f\x12\x10\n\x0cTASK_RECOUNT\x10\x11\x12\x0e\n\nTASK_CHECK\x10\x12\x12\r\n\tTASK_VOID\x10\x10\x12\x0e\n\nTASK_JUDGE\x10\x14\x12\x10\n\x0cTASK_EXAMINE\x10\x15\x32\xcb\x06\n\x0bSiloService\x12\x36\n\x04Join\x12\x17.fedward.v1.JoinRequest\x1a\x15.fedward.v1.JoinReply\x12\x42\n\x08GetStudy\x12\x1b.fedward.v1.GetStudyRequest\x1a\x19.fedward.v1.GetStudyReply\x12\x31\n\x04Poll\x12\x17.fedward.v1.PollRequest\x1a\x10.fedward.v1.Work\x12<\n\x06\x41nswer\x12\x19.fedward.v1.AnswerRequest\x1a\x17.fedward.v1.AnswerReply\x12<\n\x06Upload\x12\x17.fedward.v1.UploadChunk\x1a\x17.fedward.v1.UploadReply(\x01\x12N\n\x0cUploadStatus\x12\x1f.fedward.v1.UploadStatusRequest\x1a\x1d.fedward.v1.UploadStatusReply\x12\x44\n\x08\x44ownload\x12\x1b.fedward.v1.DownloadRequest\x1a\x19.fedward.v1.DownloadChunk0\x01\x12?\n\x07\x43onfirm\x12\x1a.fedward.v1.ConfirmRequest\x1a\x18.fedward.v1.ConfirmReply\x12\x45\n\tHeartbeat\x12\x1c.fedward.v1.HeartbeatRequest\x1a\x1a.fedward.v1.HeartbeatReply\x12\x65\n\x17LatestCountersignatures\x12*.fedward.v1.LatestCountersignaturesRequest\x1a\x1c.fedward.v1.Countersignature0\x01\x12K\n\x0b\x43ountersign\x12\x1e.fedward.v1.CountersignRequest\x1a\x1c.fedward.v1.CountersignReply\x12?\n\x07Witness\x12\x1a.fedward.v1.WitnessRequest\x1a\x18.fedward.v1.WitnessReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.silo_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TASK']._serialized_start=3225
-  _globals['_TASK']._serialized_end=3567
+  _globals['_TASK']._serialized_start=3346
+  _globals['_TASK']._serialized_end=3706
   _globals['_JOINREQUEST']._serialized_start=60
   _globals['_JOINREQUEST']._serialized_end=131
   _globals['_JOINREPLY']._serialized_start=133
@@ -58,48 +58,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SPOILT']._serialized_end=827
   _globals['_VOUCH']._serialized_start=829
   _globals['_VOUCH']._serialized_end=894
-  _globals['_WORK']._serialized_start=897
-  _globals['_WORK']._serialized_end=1370
-  _globals['_ANSWERREQUEST']._serialized_start=1373
-  _globals['_ANSWERREQUEST']._serialized_end=1528
-  _globals['_ANSWERREPLY']._serialized_start=1530
-  _globals['_ANSWERREPLY']._serialized_end=1543
-  _globals['_UPLOADHEADER']._serialized_start=1546
-  _globals['_UPLOADHEADER']._serialized_end=1704
-  _globals['_UPLOADCHUNK']._serialized_start=1706
-  _globals['_UPLOADCHUNK']._serialized_end=1826
-  _globals['_UPLOADREPLY']._serialized_start=1828
-  _globals['_UPLOADREPLY']._serialized_end=1841
-  _globals['_UPLOADSTATUSREQUEST']._serialized_start=1843
-  _globals['_UPLOADSTATUSREQUEST']._serialized_end=1906
-  _globals['_UPLOADSTATUSREPLY']._serialized_start=1908
-  _globals['_UPLOADSTATUSREPLY']._serialized_end=1961
-  _globals['_DOWNLOADREQUEST']._serialized_start=1964
-  _globals['_DOWNLOADREQUEST']._serialized_end=2095
-  _globals['_DOWNLOADCHUNK']._serialized_start=2097
-  _globals['_DOWNLOADCHUNK']._serialized_end=2158
-  _globals['_CONFIRMREQUEST']._serialized_start=2161
-  _globals['_CONFIRMREQUEST']._serialized_end=2439
-  _globals['_CONFIRMREPLY']._serialized_start=2441
-  _globals['_CONFIRMREPLY']._serialized_end=2455
-  _globals['_HEARTBEATREQUEST']._serialized_start=2457
-  _globals['_HEARTBEATREQUEST']._serialized_end=2492
-  _globals['_HEARTBEATREPLY']._serialized_start=2494
-  _globals['_HEARTBEATREPLY']._serialized_end=2510
-  _globals['_SIGNEDSTATEMENT']._serialized_start=2512
-  _globals['_SIGNEDSTATEMENT']._serialized_end=2592
-  _globals['_COUNTERSIGNATURE']._serialized_start=2594
-  _globals['_COUNTERSIGNATURE']._serialized_end=2701
-  _globals['_LATESTCOUNTERSIGNATURESREQUEST']._serialized_start=2703
-  _globals['_LATESTCOUNTERSIGNATURESREQUEST']._serialized_end=2735
-  _globals['_COUNTERSIGNREQUEST']._serialized_start=2738
-  _globals['_COUNTERSIGNREQUEST']._serialized_end=2910
-  _globals['_COUNTERSIGNREPLY']._serialized_start=2912
-  _globals['_COUNTERSIGNREPLY']._serialized_end=3025
-  _globals['_WITNESSREQUEST']._serialized_start=3027
-  _globals['_WITNESSREQUEST']._serialized_end=3110
-  _globals['_WITNESSREPLY']._serialized_start=3112
-  _globals['_WITNESSREPLY']._serialized_end=3222
-  _globals['_SILOSERVICE']._serialized_start=3570
-  _globals['_SILOSERVICE']._serialized_end=4413
+  _globals['_COMPLAINT']._serialized_start=896
+  _globals['_COMPLAINT']._serialized_end=973
+  _globals['_WORK']._serialized_start=976
+  _globals['_WORK']._serialized_end=1491
+  _globals['_ANSWERREQUEST']._serialized_start=1494
+  _globals['_ANSWERREQUEST']._serialized_end=1649
+  _globals['_ANSWERREPLY']._serialized_start=1651
+  _globals['_ANSWERREPLY']._serialized_end=1664
+  _globals['_UPLOADHEADER']._serialized_start=1667
+  _globals['_UPLOADHEADER']._serialized_end=1825
+  _globals['_UPLOADCHUNK']._serialized_start=1827
+  _globals['_UPLOADCHUNK']._serialized_end=1947
+  _globals['_UPLOADREPLY']._serialized_start=1949
+  _globals['_UPLOADREPLY']._serialized_end=1962
+  _globals['_UPLOADSTATUSREQUEST']._serialized_start=1964
+  _globals['_UPLOADSTATUSREQUEST']._serialized_end=2027
+  _globals['_UPLOADSTATUSREPLY']._serialized_start=2029
+  _globals['_UPLOADSTATUSREPLY']._serialized_end=2082
+  _globals['_DOWNLOADREQUEST']._serialized_start=2085
+  _globals['_DOWNLOADREQUEST']._serialized_end=2216
+  _globals['_DOWNLOADCHUNK']._serialized_start=2218
+  _globals['_DOWNLOADCHUNK']._serialized_end=2279
+  _globals['_CONFIRMREQUEST']._serialized_start=2282
+  _globals['_CONFIRMREQUEST']._serialized_end=2560
+  _globals['_CONFIRMREPLY']._serialized_start=2562
+  _globals['_CONFIRMREPLY']._serialized_end=2576
+  _globals['_HEARTBEATREQUEST']._serialized_start=2578
+  _globals['_HEARTBEATREQUEST']._serialized_end=2613
+  _globals['_HEARTBEATREPLY']._serialized_start=2615
+  _globals['_HEARTBEATREPLY']._serialized_end=2631
+  _globals['_SIGNEDSTATEMENT']._serialized_start=2633
+  _globals['_SIGNEDSTATEMENT']._serialized_end=2713
+  _globals['_COUNTERSIGNATURE']._serialized_start=2715
+  _globals['_COUNTERSIGNATURE']._serialized_end=2822
+  _globals['_LATESTCOUNTERSIGNATURESREQUEST']._serialized_start=2824
+  _globals['_LATESTCOUNTERSIGNATURESREQUEST']._serialized_end=2856
+  _globals['_COUNTERSIGNREQUEST']._serialized_start=2859
+  _globals['_COUNTERSIGNREQUEST']._serialized_end=3031
+  _globals['_COUNTERSIGNREPLY']._serialized_start=3033
+  _globals['_COUNTERSIGNREPLY']._serialized_end=3146
+  _globals['_WITNESSREQUEST']._serialized_start=3148
+  _globals['_WITNESSREQUEST']._serialized_end=3231
+  _globals['_WITNESSREPLY']._serialized_start=3233
+  _globals['_WITNESSREPLY']._serialized_end=3343
+  _globals['_SILOSERVICE']._serialized_start=3709
+  _globals['_SILOSERVICE']._serialized_end=4552
 # @@protoc_insertion_point(module_scope)

@@ -30,6 +30,7 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_CHECK: _ClassVar[Task]
     TASK_VOID: _ClassVar[Task]
     TASK_JUDGE: _ClassVar[Task]
+    TASK_EXAMINE: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
 TASK_DECIDE: Task
@@ -50,6 +51,7 @@ TASK_RECOUNT: Task
 TASK_CHECK: Task
 TASK_VOID: Task
 TASK_JUDGE: Task
+TASK_EXAMINE: Task
 
 class JoinRequest(_message.Message):
     __slots__ = ("protocol", "agent_version", "session")
@@ -167,8 +169,20 @@ class Vouch(_message.Message):
     signature: bytes
     def __init__(self, silo: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
+class Complaint(_message.Message):
+    __slots__ = ("silo", "owner", "evidence", "signature")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    owner: str
+    evidence: bytes
+    signature: bytes
+    def __init__(self, silo: _Optional[str] = ..., owner: _Optional[str] = ..., evidence: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt", "vouches")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt", "vouches", "complaint")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +198,7 @@ class Work(_message.Message):
     UPLOADS_FIELD_NUMBER: _ClassVar[int]
     SPOILT_FIELD_NUMBER: _ClassVar[int]
     VOUCHES_FIELD_NUMBER: _ClassVar[int]
+    COMPLAINT_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
@@ -199,7 +214,8 @@ class Work(_message.Message):
     uploads: _containers.RepeatedCompositeFieldContainer[Upload]
     spoilt: Spoilt
     vouches: _containers.RepeatedCompositeFieldContainer[Vouch]
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ...) -> None: ...
+    complaint: Complaint
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ..., complaint: _Optional[_Union[Complaint, _Mapping]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")

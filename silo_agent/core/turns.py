@@ -116,16 +116,19 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
     (Stage.KEYED, Task.JUDGE): Stage.KEYED,
     (Stage.KEYED, Task.EXCHANGE): Stage.SHARED,
     (Stage.SHARED, Task.CHECK): Stage.SHARED,
+    (Stage.SHARED, Task.EXAMINE): Stage.SHARED,
     (Stage.SHARED, Task.CONTRIBUTE): Stage.SENT,
     (Stage.SENT, Task.SIGN): Stage.SIGNED,
     (Stage.SIGNED, Task.REVEAL): Stage.REVEALED,
     (Stage.REVEALED, Task.OPEN): Stage.OPENED,
     (Stage.REST, Task.RECOUNT): Stage.REST,
+    (Stage.REST, Task.EXAMINE): Stage.REST,
     (Stage.OPENED, Task.SOLVE): Stage.OPENED,
     (Stage.OPENED, Task.ADOPT): Stage.SHARED,
 }
 """The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster. Who has
-refused a sum has left the attempt, and adds its uploads again."""
+refused a sum has left the attempt, and adds its uploads again. Who has complained of what another has sealed has left
+it, too, and examines the complaint that came first."""
 _NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.JUDGE, Task.EXCHANGE, Task.CHECK, Task.CONTRIBUTE})
 _NEED_MODEL = frozenset({Task.SHARE, Task.JUDGE, Task.EXCHANGE, Task.CONTRIBUTE})
 _OF_ONE_NOTE = frozenset({Task.CATCH_UP, Task.JUDGE})

@@ -18,6 +18,7 @@ from crypto.errors import RecoveryRefused, SealError
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
+from crypto.secagg.dealt.complaints import Complaint
 from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys, deal, take
@@ -26,6 +27,7 @@ from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
     AttemptSecrets,
     Bundle,
+    examine,
     make_bundle,
     make_reveal,
     pair_seed,
@@ -37,6 +39,7 @@ from crypto.secagg.unmasking import (
 from crypto.secagg.voids import Void
 from crypto.secagg.words import Word
 from crypto.stream import KEY_BYTES
+from protos.messages import Complaint as HandedComplaint
 from protos.messages import Member, Place, Vouch
 from protos.messages import Void as HandedVoid
 from silo_agent.protocol.key_store import Dealt, KeyStore, Met, Shared
@@ -199,6 +202,20 @@ class Membership:
         if self.me in bundles and dealt is not None:
             require_same_keys(bundles, self.me, dealt.dealer)
         return bundles
+
+    def examine(
+        self, place: Place, tensors: Sequence[str], threshold: int, handed: HandedComplaint, note: bytes
+    ) -> str:
+        """Who lied, a silo that complains about its shares or their owner, whose note this is.
+
+        Raises `RecoveryRefused` if either did not sign what is shown here as theirs, or if one has another roster.
+        """
+        attempt = (place.round, place.attempt)
+        complaint = Complaint.read(self._study, attempt, handed.owner, handed.silo, handed.evidence)
+        if not self.signed(handed.silo, complaint.to_sign(), handed.signature):
+            msg = f"{handed.silo} has not signed the complaint about {handed.owner} that the coordinator shows"
+            raise RecoveryRefused(msg)
+        return examine(complaint, note, tensors, self.roster, threshold, self._trust)
 
     def masks(self, place: Place, tensor: str, participants: Sequence[str]) -> Masks:
         """The masks that cover this silo's upload. Raises `SealError` if the attempt's secrets are gone."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError, FrameError, OpeningRefused, PeerRefused, RecoveryRefused, RosterRefused
 from crypto.rings.rings import ring_of
+from crypto.secagg.dealt.complaints import Complaint
 from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
@@ -92,6 +93,7 @@ class Tasks:
             Task.JUDGE: self._judge,
             Task.EXCHANGE: self._exchange,
             Task.CHECK: self._check,
+            Task.EXAMINE: self._examine,
             Task.CONTRIBUTE: self._contribute,
             Task.SIGN: self._sign,
             Task.REVEAL: self._reveal,
@@ -99,6 +101,18 @@ class Tasks:
             Task.RECOUNT: self._recount,
             Task.SOLVE: self._solve,
             Task.ADOPT: self._adopt,
+        }
+        self._says: Mapping[Task, Callable[[Attempt], Confirm]] = {
+            Task.VOID: self._promised,
+            Task.TAKE: self._done,
+            Task.CATCH_UP: self._holds,
+            Task.JUDGE: self._judgement,
+            Task.CHECK: self._done,
+            Task.EXAMINE: self._examined,
+            Task.SIGN: self._signed,
+            Task.OPEN: self._holds,
+            Task.RECOUNT: self._stated,
+            Task.ADOPT: self._holds,
         }
 
     def perform(self, attempt: Attempt) -> None:
@@ -126,7 +140,7 @@ class Tasks:
             values = attempt.sealed_values(release)
             self._mail.send(attempt.me, place, release.ring, sealed, tensor=work.tensor, values=values)
         else:
-            self._client.confirm(self._confirmation(attempt))
+            self._client.confirm(self._says[work.task](attempt))
 
     # --- keys and catching up -------------------------------------------------------------------------------------
     def _greet(self, attempt: Attempt) -> None:
@@ -196,13 +210,30 @@ class Tasks:
         self._mail.receive_shares(attempt.work, attempt.place)
         self._bundles(attempt)
 
-    def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes]:
-        """Whom this silo complains about because of a fault, and the evidence if it can be shown (`bundles.liar`)."""
+    def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes, bytes]:
+        """Whom this silo complains about because of a fault; evidence, if there is any, and the signature over it."""
         if attempt.work.task not in COMPLAINED or not isinstance(fault, PeerRefused | RecoveryRefused):
-            return "", b""
-        evidence = fault.evidence if isinstance(fault, RecoveryRefused) else b""
-        shown = evidence + bytes.fromhex(attempt.membership.roster.digest) if evidence else b""
-        return fault.culprit, shown
+            return "", b"", b""
+        key = fault.evidence if isinstance(fault, RecoveryRefused) else b""
+        if not key:
+            return fault.culprit, b"", b""
+        complaint = Complaint(attempt.membership.attempt(attempt.place), fault.culprit, attempt.me, key)
+        return fault.culprit, complaint.evidence, self._client.sign(complaint.to_sign())
+
+    def _examine(self, attempt: Attempt) -> None:
+        """Find out, once and durably, who lied: a silo that complains of its shares, or their owner."""
+        complaint, place = attempt.work.complaint, attempt.place
+        notes = self._mail.fetch_notes(attempt.work, place, Note.SHARES)
+        if complaint is None or complaint.owner not in notes:
+            msg = "the coordinator does not offer the shares that a silo complains about"
+            raise OutOfTurnError(msg)
+        note = notes[complaint.owner]
+        liar = attempt.membership.examine(place, attempt.tensors, attempt.threshold, complaint, note)
+        log.warning("a silo has lied", silo=liar, complains=complaint.silo, about=complaint.owner, round=place.round)
+        write_whole(self._liar(attempt), liar.encode())
+
+    def _liar(self, attempt: Attempt) -> Path:
+        return self._state.note_path(attempt.place, "liar")
 
     def _contribute(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
@@ -379,25 +410,32 @@ class Tasks:
         return open_note(attempt.membership.keys, attempt.note_label(note), blob)
 
     # --- inside ---------------------------------------------------------------------------------------------------
-    def _confirmation(self, attempt: Attempt) -> Confirm:
+    def _done(self, attempt: Attempt) -> Confirm:
+        return Confirm(attempt.place, attempt.work.task)
+
+    def _promised(self, attempt: Attempt) -> Confirm:
+        void, place = attempt.void, attempt.place
+        promised = self._state.promises.voided(place, Tensor(void.tensor)) >= void.through
+        signature = self._client.sign(void.to_sign()) if promised else b""
+        return Confirm(place, Task.VOID, attempt.work.tensor, signature=signature)
+
+    def _signed(self, attempt: Attempt) -> Confirm:
+        self._bundles(attempt)  # a silo that was restarted since has not read them yet
+        signature = self._client.sign(attempt.survivor_list.to_sign())
+        return Confirm(attempt.place, Task.SIGN, attempt.work.tensor, signature=signature)
+
+    def _stated(self, attempt: Attempt) -> Confirm:
+        spoilt = statement(attempt, self._refused(attempt))
+        signature = self._client.sign(spoilt.to_sign())
+        return Confirm(attempt.place, Task.RECOUNT, attempt.work.tensor, signature=signature, culprit=spoilt.culprit)
+
+    def _examined(self, attempt: Attempt) -> Confirm:
+        with own_files():
+            liar = self._liar(attempt).read_text("utf-8")
+        return Confirm(attempt.place, Task.EXAMINE, culprit=liar)
+
+    def _holds(self, attempt: Attempt) -> Confirm:
         work, place = attempt.work, attempt.place
-        if work.task in (Task.TAKE, Task.CHECK):
-            return Confirm(place, work.task)
-        if work.task is Task.VOID:
-            void, promises = attempt.void, self._state.promises
-            promised = promises.voided(place, Tensor(void.tensor)) >= void.through
-            signature = self._client.sign(void.to_sign()) if promised else b""
-            return Confirm(place, Task.VOID, work.tensor, signature=signature)
-        if work.task is Task.SIGN:
-            self._bundles(attempt)  # a silo that was restarted since has not read them yet
-            signature = self._client.sign(attempt.survivor_list.to_sign())
-            return Confirm(place, Task.SIGN, work.tensor, signature=signature)
-        if work.task is Task.RECOUNT:
-            spoilt = statement(attempt, self._refused(attempt))
-            signature = self._client.sign(spoilt.to_sign())
-            return Confirm(place, Task.RECOUNT, work.tensor, signature=signature, culprit=spoilt.culprit)
-        if work.task is Task.JUDGE:
-            return self._judgement(attempt)
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:

@@ -17,7 +17,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
-from protos.messages import Note, Place, Signature, Spoilt, Task, Tensor, UploadHeader, Vouch
+from protos.messages import Complaint, Note, Place, Signature, Spoilt, Task, Tensor, UploadHeader, Vouch
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
 
@@ -35,6 +35,7 @@ ASKED = {
     Phase.JUDGE: (Task.JUDGE, (SOUTH,)),
     Phase.EXCHANGE: (Task.EXCHANGE, STUDY.silos),
     Phase.CHECK: (Task.CHECK, STUDY.silos),
+    Phase.EXAMINE: (Task.EXAMINE, (WEST,)),
     Phase.GATHER: (Task.CONTRIBUTE, STUDY.silos),
     Phase.ADD: (None, ()),
     Phase.SIGN: (Task.SIGN, STUDY.silos),
@@ -55,6 +56,7 @@ PARTS = {
     Phase.TAKE: (*of_all(Note.GREETING), part(WEST, Note.KEYS)),
     Phase.CATCH_UP: (part(NORTH, Note.MODEL),),
     Phase.CHECK: of_all(Note.SHARES),
+    Phase.EXAMINE: (part(SOUTH, Note.SHARES),),
     Phase.JUDGE: (part(NORTH, Note.MODEL),),
     Phase.GATHER: of_all(Note.SHARES),
     Phase.OPEN: (*of_all(Note.REVEAL), TOTAL),
@@ -96,6 +98,8 @@ def test_who_is_asked_for_what(phase):
         assert work.signatures == (signed if phase is Phase.REVEAL else ())
         if phase in (Phase.DEAL, Phase.TAKE, Phase.SOLVE, Phase.ADOPT):
             assert work.actor == WEST
+        shown = Complaint(NORTH, SOUTH, bytes(64), b"north's") if phase is Phase.EXAMINE else None
+        assert work.complaint == shown
         assert work.vouches == (tuple(map(vouch, STUDY.silos)) if phase is Phase.CATCH_UP else ())
         if phase in (Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE):
             assert (work.actor, work.tensor) == (NORTH, None)

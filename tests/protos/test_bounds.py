@@ -14,6 +14,7 @@ from protos.bounds import MAX_NAME, MAX_SENTENCE, Count, Hex, Text, bounds_of, s
 from protos.messages import (
     AgreedFigure,
     Answer,
+    Complaint,
     Confirm,
     Figure,
     Member,
@@ -65,6 +66,7 @@ SAMPLES = [
     Answer(PLACE, "s", refusal="clip"),
     Confirm(PLACE, Task.TAKE),
     FIGURE,
+    Complaint("north", "south", bytes(64), b"s"),
     Publication(SHA, (FIGURE,)),
     SignedPublication("north", b"{}", b"s", b"pem"),
     AgreedFigure(FIGURE, 2),

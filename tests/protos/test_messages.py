@@ -20,6 +20,7 @@ from protos.messages import (
     SUM,
     SUMMED,
     Answer,
+    Complaint,
     Confirm,
     Figure,
     Member,
@@ -46,6 +47,7 @@ MEMBER = Member("north", b"pem", b"k" * 32, b"k" * 1184, b"signature")
 KEYS = Part("keys", "north", 1, SHA)
 TWO = ("north", "south")
 SPOILT = Spoilt(1, Tensor.HEADS, TWO, SHA, "", (Signature("north", b"s"),), (b"pem",))
+COMPLAINT = Complaint("north", "south", bytes(64), b"s")
 FIGURE = Figure("old men", "auc", 0.75, 0.7, 0.8)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA)
 
@@ -58,9 +60,14 @@ def work(task, **fields):
         "participants": TWO if task in (*SUMMED, Task.CHECK) else (),
         "survivors": TWO if task in ADDED else (),
         "signatures": tuple(Signature(silo, b"s") for silo in TWO) if task is Task.REVEAL else (),
+        "complaint": COMPLAINT if task is Task.EXAMINE else None,
         "uploads": tuple(Upload(Part("ckks", silo, 1, SHA), b"s") for silo in TWO) if task is Task.RECOUNT else (),
     }
     return Work(task, PLACE, **{**base, **fields})
+
+
+def complains(**fields):
+    return Confirm(PLACE, Task.CHECK, dispute="x", **fields)
 
 
 def opened(**fields):
@@ -143,9 +150,18 @@ def opened(**fields):
         ("work.uploads", lambda: work(Task.RECOUNT, uploads=work(Task.RECOUNT).uploads[:1])),
         ("work.uploads", lambda: work(Task.OPEN, uploads=work(Task.RECOUNT).uploads)),
         ("confirm.culprit", lambda: Confirm(PLACE, Task.OPEN, Tensor.HEADS, culprit="north")),
+        ("work.complaint", lambda: work(Task.EXAMINE, complaint=None)),
+        ("work.complaint", lambda: work(Task.CHECK, complaint=COMPLAINT)),
+        ("complaint.silo", lambda: replace(COMPLAINT, silo="North")),
+        ("complaint.owner", lambda: replace(COMPLAINT, owner="../south")),
+        ("complaint.owner", lambda: replace(COMPLAINT, owner="north")),
+        ("complaint.evidence", lambda: replace(COMPLAINT, evidence=bytes(63))),
         ("confirm.culprit", lambda: Confirm(PLACE, Task.CHECK, culprit="north")),
-        ("confirm.evidence", lambda: Confirm(PLACE, Task.CHECK, dispute="x", culprit="north", evidence=b"k")),
-        ("confirm.evidence", lambda: Confirm(PLACE, Task.CHECK, dispute="x", evidence=bytes(64))),
+        ("confirm.culprit", lambda: Confirm(PLACE, Task.EXAMINE)),
+        ("confirm.evidence", lambda: complains(culprit="north", evidence=b"k", signature=b"s")),
+        ("confirm.evidence", lambda: complains(evidence=bytes(64), signature=b"s")),
+        ("confirm.signature", lambda: complains(culprit="north", evidence=bytes(64))),
+        ("confirm.signature", lambda: complains(culprit="north", signature=b"s")),
         ("confirm.signature", lambda: Confirm(PLACE, Task.RECOUNT, Tensor.HEADS)),
         ("part.silo", lambda: replace(KEYS, silo="")),
         ("part.silo", lambda: replace(KEYS, silo="../north")),
@@ -199,7 +215,8 @@ def test_nonsense_is_refused_by_field(field, make):
 @pytest.mark.parametrize("task", [*CONFIRMED, Task.FINISH])
 def test_what_is_no_upload_is_confirmed(task):
     signature = b"s" if task in (Task.SIGN, Task.RECOUNT) else b""
-    assert Confirm(PLACE, task, Tensor.HEADS, signature=signature).task is task
+    culprit = "north" if task is Task.EXAMINE else ""
+    assert Confirm(PLACE, task, Tensor.HEADS, signature=signature, culprit=culprit).task is task
 
 
 @pytest.mark.parametrize("task", [task for task in Task if task not in (Task.WAIT, Task.DECIDE)])

@@ -186,7 +186,7 @@ def test_it_finds_an_honest_silo_that_is_named(monkeypatch):
     real = rounds.MOVES[Phase.CHECK, rounds.Complained]
 
     def who_complains(state, event, now):
-        return real(state, replace(event, liar=event.silo), now)
+        return real(state, replace(event, liar=event.liar and event.silo), now)
 
     monkeypatch.setitem(rounds.MOVES, (Phase.CHECK, rounds.Complained), who_complains)
     told = wrong(attempts=1)

@@ -131,6 +131,11 @@ class Hostile(Disturbed):
         self.act(number, hostility.state_a_culprit, victim)
         self.go_on(after, first)
 
+    @rule(number=numbers, victim=numbers, after=turns, first=numbers)
+    def find_another_liar(self, number, victim, after, first):
+        self.act(number, hostility.find_another_liar, victim)
+        self.go_on(after, first)
+
     @rule(number=numbers, after=turns, first=numbers)
     def misjudge(self, number, after, first):
         self.act(number, hostility.misjudge)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from coordinator.core.state import Phase
 from coordinator.core.study import Life, Progress
 from crypto.errors import RecoveryRefused
 from crypto.secagg.dealt.bundles import bound
@@ -187,11 +188,26 @@ def test_who_deals_wrong_shares_is_named_by_the_key_of_that_note_and_not_its_vic
     assert progress.life is Life.FINISHED, progress.why
     (left,) = [one for one in progress.silos if one.why]
     assert left.name == BIRCH
-    assert "birch has dealt wrong shares to elm, as the key of its note shows to everybody" in left.why
+    assert (
+        "birch has dealt wrong shares to elm, as the key of its note shows to everybody; alder, cedar examined it"
+        in left.why
+    )
     assert run.federation.coordinator.round.names == (ALDER, CEDAR, ELM)
     assert not any(
         place.round == 0 and place.attempt == 1 for _, place, slot in run.federation.witness.uploads if slot == "counts"
     )
+
+
+@pytest.mark.parametrize("act", [hostility.find_another_liar, hostility.dispute, hostility.fall_silent])
+def test_whoever_examines_a_complaint_in_bad_faith_changes_nothing(among, act):
+    run = among(6, 2, [BIRCH, CEDAR])
+    run.federation.silos[BIRCH].deals = lambda name, box: box[:-1] + bytes([box[-1] ^ 1]) if name == ELM else box
+    given = {hostility.find_another_liar: 1, hostility.dispute: Task.EXAMINE, hostility.fall_silent: Phase.EXAMINE}
+    act(run.federation.silos[CEDAR], given[act])
+    progress = run.to_its_end()
+    assert progress.life is Life.FINISHED, progress.why
+    assert {one.name for one in progress.silos if one.why} == {BIRCH}
+    assert progress.spoilt == ((BIRCH,),)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from silo_agent.protocol.membership import Membership
 from support.simulated_silo import SimulatedSilo
 
 PHASES = tuple(TASKS)
-DISPUTED = (Task.TAKE, Task.CATCH_UP, Task.CHECK, Task.SIGN, Task.OPEN, Task.ADOPT)
+DISPUTED = (Task.TAKE, Task.CATCH_UP, Task.CHECK, Task.EXAMINE, Task.SIGN, Task.OPEN, Task.ADOPT)
 """Tasks that a silo confirms, and may dispute."""
 GARBLED = (Note.GREETING, Note.KEYS, Note.SHARES, Note.REVEAL, Note.HEADS)
 
@@ -166,6 +166,16 @@ def call_spoilt(silo: SimulatedSilo) -> None:
         return confirm
 
     silo.says = say
+
+
+def find_another_liar(silo: SimulatedSilo, victim: int) -> None:
+    """Find in a complaint that another has lied than the one who did."""
+
+    def say(confirm: Confirm) -> Confirm:
+        others = [name for name in silo.coordinator.round.names if name != confirm.culprit]
+        return confirm if confirm.dispute else replace(confirm, culprit=others[victim % len(others)])
+
+    _saying(silo, Task.EXAMINE, say)
 
 
 def state_a_culprit(silo: SimulatedSilo, victim: int) -> None:

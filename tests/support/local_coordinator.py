@@ -234,6 +234,7 @@ class LocalCoordinator:
             Task.TAKE: [*((Note.GREETING, name) for name in names), (Note.KEYS, actor)],
             Task.CATCH_UP: [(Note.MODEL, actor)],
             Task.JUDGE: [(Note.MODEL, actor)],
+            Task.EXAMINE: [(Note.SHARES, actor)],
             Task.CONTRIBUTE: [(Note.SHARES, name) for name in self.participants],
             Task.OPEN: [(SUM, ""), *((Note.REVEAL, name) for name in self.survivors)],
             Task.ADOPT: [(Note.HEADS, actor)],

@@ -53,12 +53,21 @@ def part(silo: str, note: Note) -> Part:
 
 
 def confirm(
-    place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
+    place: Place,
+    silo: str,
+    task: Task,
+    tensor: Tensor | None = None,
+    *,
+    model: str = "m",
+    dispute: str = "",
+    culprit: str = "",
 ) -> Confirmed:
     signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID, Task.RECOUNT) and not dispute else b""
     holds = task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT) and not dispute
     content, vouch = (CONTENT, f"{silo}'s".encode()) if holds else ("", b"")
-    said = Confirm(place, task, tensor, model, dispute, signature=signature, content=content, vouch=vouch)
+    said = Confirm(
+        place, task, tensor, model, dispute, signature=signature, culprit=culprit, content=content, vouch=vouch
+    )
     return Confirmed(silo, said, b"certificate")
 
 
@@ -68,10 +77,8 @@ def dispute(place: Place, silo: str, task: Task, tensor: Tensor | None = None) -
 
 def complaint(place: Place, silo: str, about: str, *, task: Task = Task.CHECK, liar: str = "") -> Complained:
     """A silo says that another has sealed something for it wrongly; the evidence, if there is any, shows who lied."""
-    evidence = bytes(64) if liar else b""
-    return Complained(
-        silo, Confirm(place, task, dispute="recovery", explanation="x", culprit=about, evidence=evidence), liar
-    )
+    shown = {"evidence": bytes(64), "signature": f"{silo}'s".encode()} if liar else {}
+    return Complained(silo, Confirm(place, task, dispute="recovery", explanation="x", culprit=about, **shown), liar)
 
 
 def offer(
@@ -110,7 +117,8 @@ def _wanted_of(state: Round, silo: str, model: str) -> Event:
         return upload(place, silo, state.tensors[state.cursor])
     if phase in CONFIRMED:
         model = state.expected if phase is Phase.CATCH_UP else model
-        return confirm(place, silo, CONFIRMED[phase], state.tensor, model=model)
+        culprit = state.liar if phase is Phase.EXAMINE else ""
+        return confirm(place, silo, CONFIRMED[phase], state.tensor, model=model, culprit=culprit)
     note = COLLECTED[phase] if phase in COLLECTED else RELAYED[phase][0]
     return upload(place, silo, note, state.tensor if note is Note.REVEAL else None)
 
@@ -157,7 +165,9 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
         doubts = phase is Phase.JUDGE and state.phase is Phase.CATCH_UP
         refused = phase is Phase.RECOUNT and state.phase is Phase.OPEN and state.cursor == cursor
         events = wanted(state)
-        if doubts:
+        if phase is Phase.EXAMINE and state.phase is Phase.CHECK:
+            events = [complaint(state.place, *state.names[:2], liar=state.names[1])]
+        elif doubts:
             events = [dispute(state.place, name, Task.CATCH_UP) for name in state.behind]
         elif refused:
             events = [unopened(state, silo) for silo in state.waiting_for]

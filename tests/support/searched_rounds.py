@@ -192,10 +192,9 @@ class RoundSearch:
             one.silo == self._bad for one in round_.parts if one.kind == Note.KEYS
         )
         if dealt or (round_.phase is Phase.CHECK and self._bad in round_.present):
-            complaint = Confirm(place, CONFIRMED[round_.phase], dispute="recovery", culprit=self._bad)
             for liar in (self._bad, ""):
                 words = f"{name} complains about {self._bad}, {'with' if liar else 'without'} evidence"
-                yield from self._apply(state, words, Complained(name, complaint, liar), fair=False)
+                yield from self._apply(state, words, _complained(round_, name, self._bad, liar), fair=False)
 
     def _mischief(self, state: Standing, asked: bool) -> Iterator[tuple[str, Standing, bool]]:
         """What the hostile silo does, besides nothing."""
@@ -222,11 +221,13 @@ class RoundSearch:
             case Phase.RECOUNT:
                 for other in round_.survivors:
                     yield f"states that {other} has spoilt the sum", self._event(round_, bad, culprit=other)
+            case Phase.EXAMINE:
+                for other in round_.names:
+                    yield f"finds that {other} has lied", self._event(round_, bad, culprit=other)
             case Phase.TAKE | Phase.CHECK:
                 for other, liar in product(round_.names, (bad, "")):
-                    lie = Confirm(place, CONFIRMED[phase], dispute="recovery", culprit=other)
                     evidence = "with evidence against itself" if liar else "without evidence"
-                    yield f"complains about {other}, {evidence}", Complained(bad, lie, liar)
+                    yield f"complains about {other}, {evidence}", _complained(round_, bad, other, liar)
 
     def _event(self, round_: Round, name: str, *, signature: bytes = b"s", culprit: str = "") -> Event:
         """What a silo says that does its part."""
@@ -241,6 +242,8 @@ class RoundSearch:
             values = 1 if phase is Phase.GATHER else 0
             return Uploaded(UploadHeader(place, kind, of, name, values, 1, SUM_DIGEST), b"s")
         task = CONFIRMED[phase]
+        if task is Task.EXAMINE:
+            return Confirmed(name, Confirm(place, task, culprit=culprit or round_.liar), name.encode())
         if task is Task.OPEN:
             return Confirmed(name, Confirm(place, task, tensor, model="m"), name.encode())
         signed = signature if task in (Task.SIGN, Task.VOID, Task.RECOUNT) else b""
@@ -274,6 +277,13 @@ class RoundSearch:
             ),
             fair,
         )
+
+
+def _complained(round_: Round, name: str, about: str, liar: str) -> Complained:
+    """A silo complains about another. With evidence, it shows who lied."""
+    shown = {"evidence": bytes(64), "signature": b"s"} if liar and name != about else {}
+    complaint = Confirm(round_.place, CONFIRMED[round_.phase], dispute="recovery", culprit=about, **shown)
+    return Complained(name, complaint, liar)
 
 
 def _bound(bonds: Bonds, round_: Round) -> Bonds | None:
@@ -320,6 +330,7 @@ def _key(state: Standing) -> object:
         tuple(one.silo for one in round_.refusals), round_.threshold, round_.done, round_.parts,
         tuple(one.silo for one in round_.losses), round_.participants, round_.survivors, round_.signatures,
         tuple(one.part.silo for one in round_.uploads), round_.refusers, round_.stated, round_.spoilt, round_.blamed,
+        round_.complaint, round_.liar, round_.examined,
         round_.held, round_.culprits,
     )  # fmt: skip
     silos = tuple((one.name, bool(one.why), one.away) for one in progress.silos)

@@ -16,6 +16,7 @@ from protos.messages import (
     SUMMED,
     AgreedFigure,
     Answer,
+    Complaint,
     Confirm,
     Figure,
     Member,
@@ -78,6 +79,13 @@ def _voids(draw: st.DrawFn) -> Void:
 voids = _voids()
 
 
+complaints = (
+    st.tuples(names, names)
+    .filter(lambda two: two[0] != two[1])
+    .flatmap(lambda two: st.builds(Complaint, *map(st.just, two), st.binary(min_size=64, max_size=64), some_bytes))
+)
+
+
 @st.composite
 def works(draw: st.DrawFn) -> Work:
     task = draw(st.sampled_from(Task))
@@ -102,6 +110,7 @@ def works(draw: st.DrawFn) -> Work:
         void=draw(st.none() | voids) if task is Task.CONTRIBUTE else None,
         uploads=tuple(draw(_uploads(silo)) for silo in survivors) if task is Task.RECOUNT else (),
         spoilt=draw(st.none() | spoilts()) if task is Task.DECIDE else None,
+        complaint=draw(complaints) if task is Task.EXAMINE else None,
     )
 
 
@@ -132,7 +141,11 @@ confirms = (
         Confirm,
         places,
         st.sampled_from(
-            [task for task in (*CONFIRMED, Task.FINISH) if task not in (Task.SIGN, Task.VOID, Task.RECOUNT)]
+            [
+                task
+                for task in (*CONFIRMED, Task.FINISH)
+                if task not in (Task.SIGN, Task.VOID, Task.RECOUNT, Task.EXAMINE)
+            ]
         ),
         maybe_tensor,
         texts,
@@ -184,8 +197,17 @@ confirms |= st.builds(
     st.just(Task.CHECK),
     dispute=texts.filter(bool),
     culprit=names,
-    evidence=st.just(b"") | st.binary(min_size=64, max_size=64),
 )
+confirms |= st.builds(
+    Confirm,
+    places,
+    st.just(Task.CHECK),
+    dispute=texts.filter(bool),
+    culprit=names,
+    evidence=st.binary(min_size=64, max_size=64),
+    signature=some_bytes,
+)
+confirms |= st.builds(Confirm, places, st.just(Task.EXAMINE), culprit=names)
 checkpoints = st.builds(SignedCheckpoint, some_bytes, some_bytes, some_bytes)
 cosignatures = st.builds(CosignedCheckpoint, checkpoints, some_bytes, some_bytes)
 statuses = st.builds(

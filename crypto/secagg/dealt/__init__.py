@@ -1,3 +1,3 @@
-"""What a silo deals in an attempt: the shares note, and the boxes in it, one for each holder."""
+"""What a silo deals in an attempt: the shares note, the boxes in it, one for each holder, and complaints about them."""
 
-__all__ = ["boxes", "bundles"]
+__all__ = ["boxes", "bundles", "complaints"]

@@ -174,6 +174,10 @@ BEHIND = reach(
     step(offer(silos=FIVE, expected="e"), accept(P, "polar"), 0.0)[0],
 )
 JUDGING = after(BEHIND, dispute(P, "polar", Task.CATCH_UP))
+OF_A_THIRD = (Phase.JUDGE, Phase.EXAMINE)
+"""Phases that two silos alone never come to."""
+EXAMINING = after(of_five(Phase.CHECK), complaint(P, NORTH, SOUTH, liar=SOUTH))
+DEALT_WRONGLY = "south has dealt wrong shares to north, as the key of its note shows to everybody"
 
 
 TABLE = (
@@ -660,22 +664,6 @@ TABLE = (
     Move("all have read their shares", but(reach(Phase.CHECK), WEST), confirm(P, WEST, Task.CHECK), Phase.GATHER),
     Move("the operator stops the check", reach(Phase.CHECK), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     Move(
-        "a silo complains, and the key of the note shows that its owner lied",
-        replace(reach(Phase.CHECK), complaints=(NORTH,)),
-        complaint(P, NORTH, SOUTH, liar=SOUTH),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="south has dealt wrong shares to north, as the key of its note shows to everybody",
-    ),
-    Move(
-        "a silo complains, and the key of the note shows that it lied itself",
-        reach(Phase.CHECK),
-        complaint(P, NORTH, SOUTH, liar=NORTH),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="north complained falsely about south, as the key of that note shows to everybody",
-    ),
-    Move(
         "a silo complains without evidence: one of the two lies, and nobody is blamed alone",
         replace(reach(Phase.CHECK), complaints=(NORTH,)),
         complaint(P, NORTH, SOUTH),
@@ -707,6 +695,87 @@ TABLE = (
         (CLEARS,),
         why="north and south contradict each other, and one of them lies: south disputes take: recovery: x",
     ),
+    # --- examine
+    Move(
+        "a silo complains, and the key of the note shows that its owner lied: the third finds out, too",
+        replace(reach(Phase.CHECK), complaints=(NORTH,)),
+        complaint(P, NORTH, SOUTH, liar=SOUTH),
+        Phase.EXAMINE,
+    ),
+    Move(
+        "who lied dealt wrong shares",
+        reach(Phase.EXAMINE),
+        confirm(P, WEST, Task.EXAMINE, culprit=SOUTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"{DEALT_WRONGLY}; west examined it",
+    ),
+    Move(
+        "who lied is the silo that complained",
+        at(Phase.CHECK, complaint(P, NORTH, SOUTH, liar=NORTH)),
+        confirm(P, WEST, Task.EXAMINE, culprit=NORTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north complained falsely about south, as the key of that note shows to everybody; west examined it",
+    ),
+    Move(
+        "two silos are left, and nobody can examine",
+        without_west(Phase.CHECK),
+        complaint(P, NORTH, SOUTH, liar=SOUTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=DEALT_WRONGLY,
+    ),
+    Move("one of three has examined", EXAMINING, confirm(P, WEST, Task.EXAMINE, culprit=SOUTH), Phase.EXAMINE),
+    Move(
+        "one finds otherwise, who may be hostile",
+        after(EXAMINING, *(confirm(P, name, Task.EXAMINE, culprit=SOUTH) for name in (WEST, EAST))),
+        confirm(P, POLAR, Task.EXAMINE, culprit=NORTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"{DEALT_WRONGLY}; east, west examined it",
+    ),
+    Move(
+        "two find otherwise, of whom one at most is hostile: the coordinator is wrong",
+        after(EXAMINING, *(confirm(P, name, Task.EXAMINE, culprit=NORTH) for name in (WEST, EAST))),
+        confirm(P, POLAR, Task.EXAMINE, culprit=SOUTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north and south contradict each other; east, west find another liar than the coordinator",
+    ),
+    Move("one cannot examine it", EXAMINING, dispute(P, WEST, Task.EXAMINE), Phase.EXAMINE),
+    Move(
+        "nobody can examine it",
+        after(EXAMINING, *(dispute(P, name, Task.EXAMINE) for name in (WEST, EAST))),
+        dispute(P, POLAR, Task.EXAMINE),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=DEALT_WRONGLY,
+    ),
+    Move(
+        "two are late, and it lies at neither",
+        after(EXAMINING, confirm(P, EAST, Task.EXAMINE, culprit=SOUTH)),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.keys,
+        why=f"{DEALT_WRONGLY}; east examined it",
+    ),
+    Move(
+        "two are revoked, and the third has examined it",
+        after(EXAMINING, confirm(P, EAST, Task.EXAMINE, culprit=SOUTH)),
+        Revoked((WEST, POLAR)),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"{DEALT_WRONGLY}; east examined it",
+    ),
+    Move(
+        "somebody who is not in the roster is present again",
+        replace(EXAMINING, absent=frozenset({"elsewhere"})),
+        Returned("elsewhere"),
+        Phase.EXAMINE,
+    ),
+    Move("the operator stops it", reach(Phase.EXAMINE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- gather
     Move("one contribution is in", reach(Phase.GATHER), upload(P, NORTH, Tensor.HEADS), Phase.GATHER),
     Move(
@@ -1192,7 +1261,7 @@ TABLE = (
     *(
         Move("somebody who is not in the roster is present again", without_west(phase), Returned(WEST), phase)
         for phase in Phase
-        if phase not in (*OVER, Phase.OFFER, Phase.WAIT, Phase.VOID, Phase.JUDGE)  # two silos have no third to judge
+        if phase not in (*OVER, Phase.OFFER, Phase.WAIT, Phase.VOID, *OF_A_THIRD)
     ),
 )
 
@@ -1207,6 +1276,8 @@ def without_south(phase: Phase) -> Round:
 
 NOTHING_NEW = (
     ("a restart of somebody who adds the uploads again", reach(Phase.RECOUNT), Restarted(NORTH, "new")),
+    ("a restart of somebody who examines a complaint", reach(Phase.EXAMINE), Restarted(WEST, "new")),
+    ("a restart of who lied", reach(Phase.EXAMINE), Restarted(SOUTH, "new")),
     ("a second yes", at(Phase.OFFER, accept(P, NORTH)), accept(P, NORTH, key=b"z")),
     ("a no after the yes", at(Phase.OFFER, accept(P, NORTH)), refuse(P, NORTH)),
     ("a yes after the no", at(Phase.OFFER, refuse(P, NORTH)), accept(P, NORTH)),
@@ -1290,6 +1361,10 @@ OUT_OF_TURN = (
     ("a complaint from outside", reach(Phase.CHECK), complaint(P, "elsewhere", NORTH)),
     ("a complaint about what is not due", reach(Phase.CHECK), complaint(P, NORTH, SOUTH, task=Task.TAKE)),
     ("a complaint after a yes", at(Phase.CHECK, confirm(P, NORTH, Task.CHECK)), complaint(P, NORTH, SOUTH)),
+    ("a dispute of who lied", reach(Phase.EXAMINE), dispute(P, SOUTH, Task.EXAMINE)),
+    ("what who complained finds", reach(Phase.EXAMINE), confirm(P, NORTH, Task.EXAMINE, culprit=SOUTH)),
+    ("a dispute of the check that comes late", reach(Phase.EXAMINE), dispute(P, WEST, Task.CHECK)),
+    ("a second complaint", EXAMINING, complaint(P, WEST, SOUTH, liar=SOUTH)),
     ("a contribution after adding", reach(Phase.OPEN), upload(P, NORTH, Tensor.HEADS)),
     ("a second sum", reach(Phase.OPEN), Added(Part(SUM, "", 1, SHA))),
     ("a sum while gathering", reach(Phase.GATHER), Added(TOTAL)),
@@ -1340,7 +1415,7 @@ LIKE_LATE = tuple(phase for phase, event in MOVES if event is Revoked)
 
 def test_the_table_has_every_move_there_is():
     revocations = {(phase, Revoked) for phase in LIKE_LATE}
-    idle = {(Phase.RECOUNT, Restarted)}  # nobody needs keys there: in NOTHING_NEW
+    idle = {(Phase.RECOUNT, Restarted), (Phase.EXAMINE, Restarted)}  # nobody needs keys there: in NOTHING_NEW
     assert {(move.state.phase, type(move.event)) for move in TABLE} | revocations | idle == set(MOVES)
 
 

@@ -29,7 +29,7 @@ from support.rounds import CATCHING_UP, FIVE, LIMITS, SILOS, member, offer, reac
 NORTH, SOUTH, WEST = SILOS
 LASTS = {
     "offer": {Phase.OFFER},
-    "keys": {Phase.GREET, Phase.DEAL, Phase.TAKE, Phase.EXCHANGE, Phase.CHECK},
+    "keys": {Phase.GREET, Phase.DEAL, Phase.TAKE, Phase.EXCHANGE, Phase.CHECK, Phase.EXAMINE},
     "train": {Phase.GATHER, Phase.ADD, Phase.RECOUNT},
     "open": {Phase.VOID, *CATCHING_UP, Phase.SIGN, Phase.REVEAL, Phase.OPEN},
     "solve": {Phase.SOLVE, Phase.ADOPT},

@@ -58,7 +58,7 @@ def test_a_state_survives_in_which_somebody_was_lost(phase):
 
 def test_every_phase_that_an_undisturbed_study_has_is_among_them():
     phases = {state.round.phase for state in life() if state.round is not None}
-    disturbed = {Phase.WAIT, Phase.VOID, Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE, Phase.RECOUNT}
+    disturbed = {Phase.WAIT, Phase.VOID, Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE, Phase.EXAMINE, Phase.RECOUNT}
     assert phases == set(Phase) - disturbed
 
 

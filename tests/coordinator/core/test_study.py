@@ -632,7 +632,8 @@ class Federation(RuleBasedStateMachine):
         if task in (Task.SIGN, Task.VOID, Task.RECOUNT) and tensor is None:
             return
         model = self.held if task is Task.CATCH_UP else self.next_model
-        self.send(confirm(self.place, silo, task, tensor, model=model))
+        culprit = self.state.round.liar or silo if task is Task.EXAMINE else ""
+        self.send(confirm(self.place, silo, task, tensor, model=model, culprit=culprit))
 
     @troubled
     @rule(silo=name, model=st.just("other"))

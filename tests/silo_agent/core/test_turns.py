@@ -9,6 +9,7 @@ from protos.messages import (
     FETCHED,
     SUM,
     SUMMED,
+    Complaint,
     Member,
     Note,
     Part,
@@ -46,6 +47,7 @@ def work(task, at, tensor=None, roster=EVERYBODY, *, participants=None, survivor
         participants=participants if task in (*SUMMED, Task.CHECK) else (),
         survivors=survivors if task in ADDED else (),
         signatures=tuple(Signature(name, b"s") for name in survivors) if task is Task.REVEAL else (),
+        complaint=Complaint("north", "south", bytes(64), b"s") if task is Task.EXAMINE else None,
         uploads=tuple(Upload(Part("ckks", name, 1, "0" * 64), b"s") for name in survivors)
         if task is Task.RECOUNT
         else (),
@@ -83,12 +85,12 @@ ALLOWED = {
         Task.JUDGE: Stage.KEYED,
         Task.EXCHANGE: Stage.SHARED,
     },
-    Stage.SHARED: {Task.CHECK: Stage.SHARED, Task.CONTRIBUTE: Stage.SENT},
+    Stage.SHARED: {Task.CHECK: Stage.SHARED, Task.EXAMINE: Stage.SHARED, Task.CONTRIBUTE: Stage.SENT},
     Stage.SENT: {Task.SIGN: Stage.SIGNED},
     Stage.SIGNED: {Task.REVEAL: Stage.REVEALED},
     Stage.REVEALED: {Task.OPEN: Stage.OPENED},
     Stage.OPENED: {Task.SOLVE: Stage.OPENED, Task.ADOPT: Stage.SHARED},
-    Stage.REST: {},
+    Stage.REST: {Task.EXAMINE: Stage.REST},
 }
 """What a silo in round 1 (heads, then encoder) may be asked for, and where it stands afterwards."""
 
