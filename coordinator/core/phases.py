@@ -189,7 +189,9 @@ def _settle(state: Round, now: float) -> Outcome:
     """Settle the model when all present silos have opened or adopted.
 
     The model that most of them hold is the round's model. Silos that hold another model are set aside. "Most" means at
-    least the threshold, which is more than half of the roster, so there is at most one such model.
+    least the threshold, which is more than half of the roster, so there is at most one such model. If fewer hold it,
+    the attempt ends. If they are still more than may be hostile, and the others are not, an honest silo is among them,
+    and the attempt ends at the others.
     """
     held = {one.silo: one.model for one in state.held if one.silo not in state.lost}
     models = list(held.values())
@@ -197,7 +199,8 @@ def _settle(state: Round, now: float) -> Outcome:
     apart = tuple(silo for silo in held if held[silo] != model)
     if apart and models.count(model) < state.threshold:
         why = f"the silos hold different models after {state.phase}; in the minority: {', '.join(apart)}"
-        return abort(state, why, now)
+        sure = models.count(model) > state.colluders >= len(apart)
+        return abort(state, why, now, apart if sure else ())
     effects: list[Effect] = []
     if apart:
         state, lost = _set_aside(state, apart, f"{', '.join(apart)}: another model than most silos after {state.phase}")

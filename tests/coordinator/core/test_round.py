@@ -883,6 +883,7 @@ TABLE = (
         Phase.ABORTED,
         (CLEARS,),
         why="the silos hold different models after open; in the minority: south",
+        culprits=(SOUTH,),
     ),
     Move(
         "one of five opens the sum differently: the others go on",
@@ -1045,6 +1046,7 @@ TABLE = (
         Phase.ABORTED,
         (CLEARS,),
         why="the silos hold different models after adopt; in the minority: west",
+        culprits=(WEST,),
     ),
     Move(
         "one of five adopts other heads",

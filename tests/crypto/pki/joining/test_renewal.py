@@ -20,7 +20,8 @@ from crypto.pki.revocation import RevocationList
 from support.online import Online, load
 
 DAY = timedelta(days=1)
-START = datetime.now(UTC).replace(microsecond=0)
+START = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+"""An hour from now: what the tests issue is valid from a little before they issue it, and they may run long after."""
 
 
 class Near:
