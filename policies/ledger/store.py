@@ -118,12 +118,12 @@ class Store:
 
     def read(self) -> tuple[Genesis, tuple[Entry, ...]]:
         """Read and check the whole chain. Raises `LedgerTamperedError`, `LedgerBusyError`."""
-        return _read(self._connection)
+        return _read(self._path, self._connection)
 
     def read_again(self) -> tuple[Genesis, tuple[Entry, ...]]:
         """Read from the disk again. The open connection keeps pages in memory and would not see an edit of them."""
         with contextlib.closing(_connect(self._path, "ro")) as connection:
-            return _read(connection)
+            return _read(self._path, connection)
 
     def append(self, entry: Entry, head: EntryRef) -> None:
         """Write one entry after `head`, durably, all of it or nothing.
@@ -187,7 +187,7 @@ def read_history(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
     """
     require_file(path)
     with contextlib.closing(_connect(path, "ro")) as connection:
-        return _read(connection)
+        return _read(path, connection)
 
 
 def read_ledger(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
@@ -206,7 +206,7 @@ def require_file(path: Path) -> None:
         raise LedgerMissingError(msg)
 
 
-def _read(connection: sqlite3.Connection) -> tuple[Genesis, tuple[Entry, ...]]:
+def _read(path: Path, connection: sqlite3.Connection) -> tuple[Genesis, tuple[Entry, ...]]:
     try:
         connection.execute("BEGIN")
         try:
@@ -216,25 +216,29 @@ def _read(connection: sqlite3.Connection) -> tuple[Genesis, tuple[Entry, ...]]:
         finally:
             connection.execute("ROLLBACK")
     except sqlite3.Error as error:
-        raise _unreadable(error) from None
+        raise _unreadable(path, error) from None
     if damage != "ok":
-        msg = f"the ledger's file is damaged; {FIX}"
+        msg = f"{path.name}: the ledger's file is damaged; {FIX}"
         raise LedgerTamperedError(msg)
-    genesis, entries = check_chain(rows)
+    try:
+        genesis, entries = check_chain(rows)
+    except LedgerTamperedError as error:
+        msg = f"{path.name}: {error}"
+        raise LedgerTamperedError(msg) from None
     if sorted(index) != sorted((*key, entry.sequence) for entry in entries for key in keys_of(entry.event)):
-        msg = f"the ledger's index of charges does not fit its entries; {FIX}"
+        msg = f"{path.name}: the ledger's index of charges does not fit its entries; {FIX}"
         raise LedgerTamperedError(msg)
     return genesis, entries
 
 
-def _unreadable(error: sqlite3.Error) -> LedgerBusyError | LedgerTamperedError:
+def _unreadable(path: Path, error: sqlite3.Error) -> LedgerBusyError | LedgerTamperedError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if name.startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_NOMEM")):
         return LedgerBusyError(
-            f"the ledger cannot be read just now ({name}): a write is in progress or was cut off, the file's"
-            " permissions forbid it, too many files are open, or the disk fails; let the agent open it first"
+            f"{path.name}: the ledger cannot be read just now ({name}): a write is in progress or was cut off, the"
+            " file's permissions forbid it, too many files are open, or the disk fails; let the agent open it first"
         )
-    return LedgerTamperedError(f"the ledger's file is damaged ({name}); {FIX}")
+    return LedgerTamperedError(f"{path.name}: the ledger's file is damaged ({name}); {FIX}")
 
 
 def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
@@ -252,7 +256,7 @@ def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         connection.close()
-        raise _unreadable(error) from None
+        raise _unreadable(path, error) from None
     return connection
 
 

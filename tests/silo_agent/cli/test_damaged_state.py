@@ -29,9 +29,9 @@ SAID = {
     ("withdrawn.sealed", "damaged"): "withdrawn.sealed in the state folder was sealed by another key, or was changed",
     ("withdrawn.sealed", "gone"): "withdrawn.sealed is gone: 2 people had withdrawn, and 0 are on the list",
     ("withdrawn.sealed", "older"): "withdrawn.sealed is older than it was: 2 people had withdrawn, and 1 are on the",
-    ("ledger.sqlite3", "damaged"): "the ledger's file is damaged",
-    ("ledger.sqlite3", "cut"): "the ledger's file is damaged",
-    ("ledger.sqlite3", "empty"): "the ledger's file is damaged",
+    ("ledger.sqlite3", "damaged"): "ledger.sqlite3: the ledger's file is damaged",
+    ("ledger.sqlite3", "cut"): "ledger.sqlite3: the ledger's file is damaged",
+    ("ledger.sqlite3", "empty"): "ledger.sqlite3: the ledger's file is damaged",
     ("ledger.sqlite3", "gone"): "ledger.sqlite3",
 }
 """A sentence for each file and mishap, of those that `tests/silo_agent/storage/test_opening.py` does not start."""

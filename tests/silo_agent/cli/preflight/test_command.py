@@ -148,7 +148,7 @@ def test_an_agents_file_that_cannot_be_read_does_not_hide_the_study(study_file, 
     study_file.write_text("name: [tiny\n")
     done = invoke(study_file, config)
     assert (done.exit_code, type(done.exception).__name__) == (1, "DocumentError")
-    assert "study.yaml: line 2" in done.output
+    assert "study.yaml: line 2" in done.stderr
 
 
 def test_data_are_not_read_without_a_policy(study_file, configure):
@@ -182,7 +182,7 @@ def test_the_dry_round_is_part_of_both_reports(study_file, configure, monkeypatc
     asked = []
 
     def run(command, seconds):
-        asked.append(command)
+        asked.append((command, seconds))
         return 1, "", "fedward: a party failed\n"
 
     monkeypatch.setattr(dry, "_run", run)
@@ -194,5 +194,6 @@ def test_the_dry_round_is_part_of_both_reports(study_file, configure, monkeypatc
         "status": "fails",
         "found": "fedward: a party failed",
     }
-    (command,) = asked
+    ((command, seconds),) = asked
+    assert (command[-2:], seconds) == (["--limit", "600.0"], 720.0), "the limit, and what the parties' start may take"
     assert not any(str(study_file.parent) in word for word in command)

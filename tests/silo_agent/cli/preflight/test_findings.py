@@ -7,6 +7,23 @@ def report(*found, shared=False):
     return Report("tiny", "5" * 64, "north", "1", shared, found)
 
 
+TABLES = {"By column": [{"column": "age", "missing": 7}], "By domain": []}
+TEXT = """\
+Preflight of tiny at north, for inside: it counts records, keep it here
+┏━━━━━━┳━━━━━━━━┳━━━━━━━━━━━━━━━━━┓
+┃check ┃ result ┃ found           ┃
+┡━━━━━━╇━━━━━━━━╇━━━━━━━━━━━━━━━━━┩
+│data  │ look   │ one [bold] :cat:│
+└──────┴────────┴─────────────────┘
+
+By column
+┏━━━━━━━┳━━━━━━━━┓
+┃column ┃ missing┃
+┡━━━━━━━╇━━━━━━━━┩
+│age    │ 7      │
+└───────┴────────┘"""
+
+
 def test_only_a_check_that_fails_asks_for_attention():
     calm = [Finding(str(status), status, "") for status in Status if status is not Status.FAILS]
     assert not report(*calm).attention
@@ -14,16 +31,16 @@ def test_only_a_check_that_fails_asks_for_attention():
 
 
 def test_text_and_json_say_the_same():
-    made = report(Finding("data", Status.LOOK, "one [bold] row", {"By column": [{"column": "age", "missing": 7}]}))
+    made = report(Finding("data", Status.LOOK, "one [bold] :cat:", TABLES))
     text, document = made.as_text(), json.loads(made.as_json())
-    for word in ("data", "look", "one [bold] row", "By column", "age", "7"):
-        assert word in text
+    assert text == TEXT
+    assert made.as_json() == json.dumps(document, indent=1)
     assert document["checks"] == [
         {
             "check": "data",
             "status": "look",
-            "found": "one [bold] row",
-            "tables": {"By column": [{"column": "age", "missing": 7}]},
+            "found": "one [bold] :cat:",
+            "tables": TABLES,
         }
     ]
     assert (document["report"], document["attention"], document["digest"]) == ("inside", False, "5" * 64)

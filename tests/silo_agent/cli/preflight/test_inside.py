@@ -1,3 +1,4 @@
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from silo_agent.cli.preflight.shared import Skipped, Subject, guarded
 from silo_agent.config import AgentConfig
 from silo_agent.data.sources.sql import RecordError
 from silo_agent.errors import SiloError
+from silo_agent.storage.approvals import approve
+from silo_agent.storage.folders import StateFolder
 from support.ledgers import NORTH
 
 
@@ -120,7 +123,10 @@ def test_a_file_that_lacks_a_column_fails_by_its_name(subject):
 
 def test_what_the_records_give_is_told_by_column_and_by_domain(subject):
     found = inside.data(subject)
-    assert found.text.startswith("40 rows: 40 records of 40 patients fit, 0 would be left out")
+    fit = "40 rows: 40 records of 40 patients fit, 0 would be left out"
+    assert found.text == f"{fit}; nobody has approved the study yet: fedward-silo study approve"
+    approve(StateFolder(subject.settings.state), subject.study, "tiny", datetime(2026, 11, 1, tzinfo=UTC))
+    assert inside.data(subject).text == fit
     fits = {"do not fit": 0, "missing": 0}
     tables = {title: {row.pop(title[3:]): row for row in rows} for title, rows in found.tables.items()}
     half = {"records": 20, "patients": 20, "left out": 0}
