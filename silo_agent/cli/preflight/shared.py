@@ -28,7 +28,7 @@ from crypto.pki.standing import Standing
 from policies.decision import decide
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
-from policies.errors import LedgerMissingError, LedgerRolledBackError, PolicyError
+from policies.errors import LedgerRolledBackError, PolicyError
 from policies.ledger.chain import Entry
 from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import Debit, InForce, Recovery
@@ -310,7 +310,7 @@ def _clock(greeting: Greeting) -> Finding:
     if greeting.ahead is None or greeting.within is None:
         text = "the coordinator is of a version that does not tell its time; compare the clocks by hand"
         return Finding("clock", Status.LOOK, text)
-    skew = max(0.0, abs(greeting.ahead) - greeting.within)
+    skew = abs(greeting.ahead) - greeting.within
     word = "behind" if greeting.ahead > 0 else "ahead of"
     text = f"this clock is {abs(greeting.ahead):.1f} s {word} the coordinator's, to within {greeting.within:.2f} s"
     if skew > SKEW_FAILS:
@@ -366,12 +366,12 @@ def _last_day(entries: tuple[Entry, ...]) -> date | None:
 
 
 def ledger(subject: Subject) -> Finding:
-    """Whether the ledger is there and whole, with what others cosigned. It is read and not touched."""
+    """Whether the ledger is there and whole, with what others cosigned. It is read and not touched.
+
+    Raises what `read_history` raises, too, if there is no ledger.
+    """
     held = Cosigned(subject.ledger).latest()  # read first: a running agent may extend the ledger
-    try:
-        genesis, entries = read_history(subject.ledger)
-    except LedgerMissingError as fault:
-        return Finding("ledger", Status.FAILS, str(fault))
+    genesis, entries = read_history(subject.ledger)
     # Never how many entries: one that notes a fault may follow from a record.
     try:
         for item in held:

@@ -13,6 +13,7 @@ from silo_agent.config import SqlSource
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import check_records, read_records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from silo_agent.learning.choice.choice import Choice, Compared
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.evaluation import quality
@@ -218,6 +219,16 @@ def test_a_statement_on_a_database_is_measured_on_as_a_file_is(folder, study):
 
 def names_of(names):
     return [f'"{name}"' for name in names]
+
+
+def test_a_file_is_read_as_the_hospital_writes_it_unless_it_is_in_the_studys_form(folder, study):
+    data = fresh(folder)
+    cohorts = replace(COHORTS, written=Written(";", ()))
+    in_study_form = evaluate(folder, 2, data, cohorts, in_study_form=True)
+    data.write_text(data.read_text().replace(",", ";"))
+    assert evaluate(folder, 2, data, cohorts) == in_study_form
+    with pytest.raises(DataError, match="parted by semicolons, expected ','"):
+        evaluate(folder, 2, data, cohorts, in_study_form=True)
 
 
 def test_records_that_do_not_fit_are_skipped_and_counted(folder, study):

@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 
+from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.data.split import split
 from silo_agent.learning.model import SharedModel
@@ -79,6 +80,12 @@ def test_patients_who_train_appear_in_no_figure_and_each_held_out_patient_does(f
     assert count == len(held_out) - 1
     assert shared != reported(rows)[1]
     assert personal != reported(rows)[2]
+    assert reported([*rows, "x1,nowhere,60,1,1"]) == reported(rows), "a record that does not fit is left out"
+    with pytest.raises(DataError, match="column 'group'"):
+        reported(["x1,nowhere,60,1,1"])
+    cohorts = Cohorts("north-ward", 0.5, ("patient",), lambda _: whole)
+    assert report(folder, 2, cohorts).personal is not None
+    assert report(folder, 2, cohorts, personal_kept=False).personal is None
 
 
 def test_what_the_sums_say_is_taken_from_this_study_alone(folder, study):
@@ -87,8 +94,10 @@ def test_what_the_sums_say_is_taken_from_this_study_alone(folder, study):
     own, file = StudyFolder(folder), folder / "results.json"
     file.write_text(json.dumps(results))
     assert of_sums(own, study).gaps["auc"].value == pytest.approx(0.05)
-    for fault, why in (({"study": "f" * 64}, "another study"), ({"by_domain": [{"auc": 1}]}, "damaged")):
-        file.write_text(json.dumps(results | fault))
+    faults = [results | {"by_domain": [wrong]} for wrong in ({"auc": 1}, {"auc": {"no": 1}}, 7)]
+    faults += [{"study": study.digest}, {"by_domain": []}, []]
+    for fault, why in ((results | {"study": "f" * 64}, "another study"), *((fault, "damaged") for fault in faults)):
+        file.write_text(json.dumps(fault))
         with pytest.raises(NoReportError, match=why):
             of_sums(own, study)
 

@@ -47,9 +47,9 @@ def pem(authority, tmp_path):
     return tmp_path / "authority.pem"
 
 
-def given(silos, policy, tmp_path, *names):
+def given(silos, policy, tmp_path, *names, now=None):
     for name in names:
-        hand_over(tmp_path / "own.safetensors", policy, silos[name], tmp_path / "out")
+        hand_over(tmp_path / "own.safetensors", policy, silos[name], tmp_path / "out", now=now)
     return tmp_path / "out"
 
 
@@ -64,6 +64,25 @@ def test_a_model_is_taken_with_the_consent_of_all_who_trained_it(silos, policy, 
     assert len(told) == 3
     assert "Nobody can prove that the signature is that old" in told[0]
     assert SharedModel.load(files.imported(model.digest)).digest == model.digest
+
+
+@pytest.mark.usefixtures("model")
+def test_a_consent_of_a_hospital_that_was_revoked_since_counts_and_is_told(authority, silos, policy, pem, tmp_path):
+    told, now = [], datetime.now(UTC)
+    for name in ("north", "south", "west"):
+        given(silos, policy, tmp_path, name, now=now - timedelta(minutes=1))
+    with authority.revoked("fedward://silo/west", tmp_path):
+        later = now + timedelta(seconds=5)
+        take(tmp_path / "out", pem, StateFolder(tmp_path / "state"), tell=told.append, now=later)
+    assert [one.split(":")[0] for one in told] == ["west.sig"]
+    assert "was revoked as of" in told[0]
+
+
+def test_a_model_that_is_not_the_one_that_was_kept_is_not_handed_over(silos, policy, model, tmp_path):
+    (tmp_path / "own.digest").write_text(f"2 {'f' * 64}\n")
+    with pytest.raises(ModelFileError, match="is not the model that was kept there"):
+        given(silos, policy, tmp_path, "north")
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_consent_that_is_missing_or_worth_nothing_is_named_at_once(silos, policy, model, pem, tmp_path):

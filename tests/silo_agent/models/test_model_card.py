@@ -21,7 +21,7 @@ NONE = {
 }
 
 
-def card_of(study, *, personal=False, **options):
+def card_of(study, *, personal=False, counted=False, **options):
     model = random_model(study)
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
@@ -29,7 +29,7 @@ def card_of(study, *, personal=False, **options):
     network = describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
     given = {"version": "7.8.9", "files": {"onnx": "model.onnx"}, "quality": None, "charged": None}
     facts = ModelFacts("d" * 64, 2, personal)
-    return model_card(study, facts, network, Shares(shares, counted=False), **{**given, **options})
+    return model_card(study, facts, network, Shares(shares, counted=counted), **{**given, **options})
 
 
 def test_the_card_of_a_study_that_continues_another_says_that_its_epsilon_is_not_all():
@@ -69,6 +69,12 @@ def test_a_number_is_said_with_its_range_and_what_errors_are_measured_in():
     assert 'value = session.run(["value"]' in text
     assert "class" not in text.split("## Data")[1].split("## Architecture")[0]
     assert "number" not in card_of(study_of("linear mlp"))
+    classes = card_of(study_of("linear mlp"))["use"]["limits"]
+    limits = card["use"]["limits"]
+    assert limits[:3] == classes[:3]
+    assert ["whose quality was not measured" in limits[2], "No value beyond the label's range" in limits[3]] == [
+        True
+    ] * 2
 
 
 def test_scaling_one_hot_order_and_absence_are_spelled_out():
@@ -106,9 +112,12 @@ def test_domains_are_told_factor_by_factor():
 
 
 def test_image_preparation_is_told():
-    image = card_of(study_of("stochastic cnn with features"))["data"]["image"]
+    card = card_of(study_of("stochastic cnn with features"))
+    image = card["data"]["image"]
     assert {key: image[key] for key in GRAY} == GRAY
     assert image["levels"] == 65100
+    steps = [line for line in to_markdown(json.loads(to_json(card))).splitlines() if line.startswith(("0. ", "1. "))]
+    assert steps[0] == f"1. {image['steps'][0]}"
     assert "bilinear" in " ".join(image["steps"])
 
 
@@ -121,6 +130,7 @@ def test_the_architecture_explains_every_operation_it_uses(kind):
     sizes = {name: np.prod(tensor["shape"]) for name, tensor in network["tensors"].items()}
     heads = sizes["heads.weight"] + (sizes["heads.bias"] if study.model.bias else 0)
     assert heads == shapes.head_width(study) * len(study.data.domains)
+    assert network["inputs"]["domain"] == {"type": "int64", "shape": ["n"], "unknown": -1}
     name = "value" if study.data.label.number else "probabilities"
     assert network["output"] == {name: {"type": "float64", "shape": ["n", study.data.label.count]}}
 
@@ -133,6 +143,24 @@ def test_epsilon_is_the_accountants_for_the_whole_plan():
     assert (privacy["private"], privacy["delta"], privacy["unit"], privacy["noise"]) == (True, 1e-5, "patient", "local")
     assert "patient" in privacy["protects"][0]
     assert any("epsilons add up" in line for line in privacy["does_not_protect"])
+
+
+def test_epsilon_is_what_was_charged_if_that_is_more_than_the_plan():
+    study = study_of("linear mlp")
+    planned = list(plan_of(study).costs())
+    for charged in (planned[:1], planned * 2):
+        privacy = card_of(study, charged=charged)["privacy"]
+        spent = accountant.epsilon(charged, study.privacy.delta)
+        assert privacy["epsilon_charged_here"] == spent
+        assert privacy["epsilon"] == max(spent, privacy["epsilon_of_the_plan"])
+        assert (spent > privacy["epsilon_of_the_plan"]) == (len(charged) > len(planned))
+
+
+@pytest.mark.parametrize(("counted", "word"), [(True, "noised domain counts"), (False, "equal shares")])
+def test_the_weights_of_an_unknown_domain_say_where_they_are_from(counted, word):
+    study = study_of("linear mlp")
+    unknown = card_of(study, counted=counted)["unknown_domain"]
+    assert (unknown["from"], unknown["weights"]) == (word, [0.5, 0.5])
 
 
 def test_the_plan_lists_every_release_once():
@@ -223,6 +251,12 @@ def test_tables_survive_codes_with_bars_and_lines():
     row = next(line for line in text.splitlines() if line.startswith("| 0 |"))
     assert row == "| 0 | a\\|b | 1 where x is x\\|y, else 0 |  |"
     assert "1 where x is line break, else 0" in text
+
+
+@pytest.mark.parametrize(("missing", "told"), [([], "nothing"), (["", "NA"], "'', 'NA'")])
+def test_what_an_absent_value_looks_like_is_told(missing, told):
+    text = to_markdown(card_of(study_of("linear mlp", data={"missing": missing})))
+    assert f"\nAbsent is: {told}.\n" in text
 
 
 def test_bands_read_as_inequalities():

@@ -4,10 +4,12 @@ import numpy as np
 import onnx
 import pytest
 
+from silo_agent.data.outcome import scaled_back
 from silo_agent.learning.encoder.layers import describe
 from silo_agent.learning.evaluation.unknown_domain import network_of
 from silo_agent.models.onnx_graph import OPSET, build, run
-from support.models import STUDIES, random_model, study_of
+from support.models import DAYS, DOSE, STUDIES, VISITS, random_model, study_of
+from support.studies import tiny_study
 
 
 def graph_of(study, **metadata):
@@ -63,6 +65,17 @@ def test_one_record_is_predicted_as_among_many():
     blob, rng = graph_of(study), np.random.default_rng(1)
     inputs, domain = rng.uniform(-1, 1, (6, 2)).astype(np.float32), np.array([0, 1, -1, 1, 0, -1])
     together = run(blob, {"inputs": inputs, "domain": domain})
+    np.testing.assert_allclose(together.sum(axis=1), 1.0, atol=1e-9)
     for i in range(6):
         alone = run(blob, {"inputs": inputs[i : i + 1], "domain": domain[i : i + 1]})
         np.testing.assert_allclose(alone[0], together[i], atol=1e-6)
+
+
+@pytest.mark.parametrize("label", [DAYS, DOSE, VISITS], ids=["linear", "log", "log1p"])
+def test_a_number_gets_its_unit_as_the_model_gives_it(label):
+    study = tiny_study(data={"label": label}, evaluation={"bins": 10})
+    model, rng = random_model(study), np.random.default_rng(1)
+    inputs, domain = rng.uniform(-1, 1, (50, 2)).astype(np.float32), rng.integers(0, 2, 50)
+    values = run(graph_of(study), {"inputs": inputs, "domain": domain})
+    np.testing.assert_allclose(scaled_back(study.data.label, values), model.predict(inputs, domain), atol=1e-5)
+    assert np.ptp(values) > 0.1

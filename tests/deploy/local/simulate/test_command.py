@@ -1,6 +1,7 @@
 """`fedward simulate` from its options to its files, and what it refuses."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -11,11 +12,10 @@ from deploy.local import cli
 from deploy.local.simulate import command
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.made_up import MadeUp
 from support import images
 from support.small_cohort import write_yaml
 from support.studies import tiny_document
-
-WIDE = {"COLUMNS": "200"}
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +30,10 @@ def study(tmp_path):
     return str(write_yaml(tmp_path / "study.yaml", tiny_document(publish=["auc"])))
 
 
-def run(*arguments):
-    done = CliRunner().invoke(cli.app, ["simulate", *map(str, arguments)], env=WIDE, catch_exceptions=False)
+def run(*arguments, columns="200"):
+    done = CliRunner().invoke(
+        cli.app, ["simulate", *map(str, arguments)], env={"COLUMNS": columns}, catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -62,18 +64,38 @@ def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     assert "<svg" in plot.read_text()
 
 
-@pytest.mark.slow
 def test_of_a_recipe_that_keeps_parts_each_silos_own_patients_are_shown_too(tmp_path):
     """Beside the common test records, which the mean of all silos' models predicts."""
     file = write_yaml(tmp_path / "kept.yaml", tiny_document(recipe="lg-fedavg"))
-    shown = run(file, "--seeds", "1", "--patients", "60", "--json", tmp_path / "out.json")
+    shown = run(file, "--seeds", "1", "--patients", "60", "--ensemble", "--json", tmp_path / "out.json")
     assert "own patients" in shown
+    assert "ensemble" in shown
     runs = json.loads((tmp_path / "out.json").read_text())["runs"]
     assert {name: found[0]["together"]["records"] for name, found in runs.items()} == {
         "study": 10_000,
+        "ensemble": 10_000,
         "own patients": runs["own patients"][0]["together"]["records"],
     }
     assert 0 < runs["own patients"][0]["together"]["records"] < 180
+
+
+def test_every_option_may_be_left_out(monkeypatch, study, tmp_path):
+    asked, made_up = [], MadeUp
+    monkeypatch.setattr("deploy.local.simulate.made_up.MadeUp", lambda *given: asked.append(given) or made_up(60, 0.2))
+    monkeypatch.setattr("deploy.local.simulate.command.parse_seeds", lambda text: (int(text) - 4,))
+    run(study, "--json", tmp_path / "out.json")
+    assert asked == [(1000, 0.2, 1.5, 0.5, 0.25)], "patients, prevalence, effect, difference, share held out"
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert {name: [one["seed"] for one in runs] for name, runs in found["runs"].items()} == {"study": [1]}
+
+
+def test_what_is_read_by_a_program_has_a_width_of_its_own(study):
+    options = (study, "--seeds", "1", "--patients", "60")
+    assert run(*options, columns="40") == run(*options, columns="200")
+
+
+def test_the_help_says_what_the_model_is():
+    assert re.search(r"--model +FILE +The shared model that the study continues\.", run("--help"))
 
 
 def test_a_study_of_a_number_shows_what_is_explained(tmp_path):
@@ -97,16 +119,17 @@ def test_public_records_are_read_and_the_reason_is_kept(study, files, tmp_path):
 
 
 def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files, tmp_path):
-    table, json_file = tmp_path / "all.csv", tmp_path / "out.json"
+    table, json_file = tmp_path / f"{'all' * 12}.csv", tmp_path / "out.json"
     rows = [line for file in files.values() for line in file.read_text().splitlines()[1:]]
     wards = [f"{row},Ward {number % 4}" for number, row in enumerate(rows)]
-    table.write_text("\n".join(["patient,group,age,lactate,ill,ward", *wards, "p,a,old,5,1,Ward 1"]))
+    table.write_text("\n".join(["patient,group,age,lactate,ill,ward", *wards, f"p,a,{'old' * 9},5,1,Ward 1"]))
     options = ("--public", "made for a test", "--silos-by", "ward", "--seeds", "1,4", "--json", json_file)
     test = files["north"]
     test.write_text(test.read_text() + "q,z,50,5,1\n")
     shown = run(study, "--data", table, "--test", test, *options)
     assert "1 records left out, 1 test records left out" in " ".join(shown.split())
     assert "left out, 1 records: age: expected a number in" in shown
+    assert max(map(len, shown.splitlines())) > 140, "a reason stands in one line, however long it is"
     assert "left out, 1 test records: group: expected" in shown
     found = json.loads(json_file.read_text())
     assert found["silos"] == {f"ward-{number}": 60 for number in range(4)}
@@ -121,6 +144,17 @@ def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files,
         "file": "north.csv",
     }
     assert [one["together"]["records"] for one in found["runs"]["study"]] == [80, 80]
+
+
+def test_a_file_to_measure_on_is_no_silo_however_its_path_is_written(monkeypatch, study, files, tmp_path):
+    folder = files["north"].parent
+    (folder / "test.csv").write_text(files["north"].read_text())
+    monkeypatch.chdir(folder.parent)
+    options = ("--public", "made for a test", "--seeds", "1", "--json", tmp_path / "out.json")
+    run(study, "--data", folder.name, "--test", f"{folder.name}/../{folder.name}/test.csv", *options)
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["silos"] == {"north": 80, "south": 80, "west": 80}
+    assert [one["together"]["records"] for one in found["runs"]["study"]] == [80]
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ from contextlib import ExitStack, closing
 import numpy as np
 import pytest
 
-from deploy.local.simulate.engine import simulate
+from deploy.local.simulate import engine
+from deploy.local.simulate.engine import VirtualSilo, simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.made_up import MadeUp
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
 from policies.plan.release import plan
@@ -191,6 +193,38 @@ def test_a_seed_repeats_a_run_and_another_one_draws_other_noise(files):
     first, again, other = (simulate(study, cohorts, seed=seed) for seed in (1, 1, 2))
     assert first.model.digest == again.model.digest != other.model.digest
     assert first.exact == again.exact
+
+
+def test_a_virtual_silo_trains_and_measures_on_what_it_was_given(files, tmp_path):
+    study = tiny_study()
+    silo = cohorts_of(study, files).silos["north"]
+    learner = VirtualSilo(study, silo, tmp_path, RepeatableEntropy(1, "north"), "cpu")
+    assert learner.cohort("training") is silo.training
+    assert learner.cohort("evaluation") is silo.held_out
+
+
+def test_personal_models_of_an_ensemble_follow_every_rounds_model_from_the_first_on(files, monkeypatch):
+    study, asked = tiny_study(personal={"epochs": 1}), {}
+
+    def noted(_study, rounds, _cohorts, **_):
+        asked.update(rounds)
+        return [rounds[max(rounds)]]
+
+    monkeypatch.setattr(engine, "personal_models", noted)
+    found = simulate(study, cohorts_of(study, files), seed=1, ensemble=True)
+    assert [(number, model.round) for number, model in asked.items()] == [(n, n) for n in range(study.rounds + 1)]
+    assert asked[0].digest == SharedModel.start(study).digest
+    assert asked[study.rounds].digest == found.model.digest
+    with pytest.raises(SimulationError, match="an ensemble is of the silos' own models"):
+        simulate(tiny_study(), cohorts_of(study, files), seed=1, ensemble=True)
+
+
+def test_only_where_silos_keep_parts_are_their_own_patients_measured_beside_the_test_records():
+    drawn = MadeUp(60, 0.3).draw(tiny_study(), 1)
+    assert simulate(tiny_study(), drawn, seed=1).own is None
+    kept_parts = tiny_study(recipe="lg-fedavg")
+    assert simulate(kept_parts, drawn, seed=1).own.together.records < 180
+    assert simulate(kept_parts, Cohorts(drawn.silos), seed=1).own is None
 
 
 def test_some_silos_of_a_study_may_be_absent(files, public_study):

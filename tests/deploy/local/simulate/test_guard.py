@@ -1,5 +1,6 @@
 """No file that an agent's configuration on this machine names gets into a simulation."""
 
+import os
 import random
 import sqlite3
 import subprocess
@@ -95,6 +96,31 @@ def test_the_configuration_of_a_running_agent_is_found(private, tmp_path):
     require_no_agents_data([private])
 
 
+def test_every_configuration_that_an_agents_command_line_names_is_found_and_no_other_file(
+    private, tmp_path, monkeypatch
+):
+    """Whatever else runs: programs of other kinds, and processes that end while they are looked at."""
+    processes, silo = tmp_path / "proc", tmp_path / "silo"
+    silo.mkdir()
+    for name in ("one.yaml", "two.yaml", "three.yaml", "other.yaml"):
+        write_agent(silo / name, private)
+    lines = {
+        "17": ["python", "-m", "silo_agent", "run", "--config=two.yaml"],
+        "18": ["nginx", "-c", "other.yaml"],
+        "19": ["fedward-silo", "run", "--config", str(silo / "three.yaml"), "other.yaml", "-c"],
+        "20": ["/opt/fedward/bin/fedward-silo", "-c", "one.yaml", "run", "-c", "gone.yaml"],
+    }
+    for number, words in lines.items():
+        (processes / number).mkdir(parents=True)
+        (processes / number / "cmdline").write_text("".join(f"{word}\0" for word in words))
+        (processes / number / "cwd").symlink_to(silo)
+    (processes / "16").mkdir()
+    (processes / "+").mkdir()
+    monkeypatch.setattr(guard, "_PROCESSES", processes)
+    found = [path.resolve().name for path in guard._of_running_agents()]
+    assert found == ["two.yaml", "three.yaml", "one.yaml"]
+
+
 @SHOWN
 def test_a_running_agent_whose_configuration_may_not_be_read_refuses_every_file(private, tmp_path, monkeypatch):
     def refuse(*_):
@@ -120,6 +146,16 @@ def test_links_and_copies_are_the_same_file(private, tmp_path, kind):
     else:
         file.write_bytes(private.read_bytes())
     refused(file)
+
+
+def test_a_file_of_the_same_size_and_time_is_another_one_if_its_bytes_are(private, tmp_path):
+    write_agent(tmp_path / "hospital" / "agent.yaml", "exam.csv")
+    public = tmp_path / "public.csv"
+    public.write_text(private.read_text().replace("61,1", "16,0"))
+    for file in (private, public):
+        os.utime(file, (1, 1))
+    assert public.stat().st_size == private.stat().st_size
+    require_no_agents_data([public])
 
 
 def test_a_link_that_the_agent_names_leads_to_the_file(private, tmp_path):

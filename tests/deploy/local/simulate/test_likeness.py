@@ -51,6 +51,9 @@ def test_a_running_number_or_a_few_coarse_columns_make_no_copy():
     assert not alike({"patient": own["patient"]}, {"patient": own["patient"]})
     coarse = {"group": ["a", "b"] * 50, "ill": [0, 1, 1, 0] * 25}
     assert not alike(coarse, coarse)
+    few = {"group": list("abcdefghij"), "ill": list(range(10))}
+    assert not alike({name: cells * 10 for name, cells in few.items()}, few), "one of them is coarse"
+    assert not alike(few, {name: cells * 10 for name, cells in few.items()})
     assert alike(coarse | {"age": [i / 7 for i in range(100)]}, coarse | {"age": [i / 7 for i in range(100)]})
 
 
@@ -69,6 +72,12 @@ def test_numbers_are_alike_in_single_precision_and_empty_cells_whatever_stands_f
     assert single != own["lactate"]
     other = own | {"lactate": single, "smoker": ["yes", "NA"] * 25, "born": ["1960-02-03 00:00:00"] * 50}
     assert alike({name: other[name] for name in ("lactate", "smoker", "born")}, own)
+
+
+def test_whole_numbers_are_alike_only_in_all_their_digits():
+    own = {"patient": [10**7 + i for i in range(100)], "ill": [i % 2 for i in range(100)]}
+    assert alike(own, {"patient": [str(cell) for cell in own["patient"]], "ill": own["ill"]})
+    assert not alike(own, own | {"patient": [10**7 + i for i in range(100, 200)]})
 
 
 def test_files_are_read_with_whatever_delimiter_and_without_rows_that_cannot_be(tmp_path):

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from deploy.local.simulate import many
 from deploy.local.simulate.made_up import MadeUp
 from deploy.local.simulate.many import each_seed, simulate_seeds
 from deploy.local.simulate.outcome import Measured, measure
@@ -24,6 +25,40 @@ def test_every_seed_gives_a_result_in_its_order():
     assert [run.seed for run in found] == [5, 3]
     assert heard == [0, 1]
     assert {run.mean for run in found} == {0.5}
+
+
+class Here:
+    """Workers in this process, one after the other."""
+
+    made = ()
+
+    def __init__(self, workers, context, *, initializer, initargs):
+        assert context.get_start_method() == "spawn"
+        Here.made = (*Here.made, workers)
+        initializer(*initargs)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        many._TASKS.clear()
+
+    def map(self, work, seeds):
+        return map(work, seeds)
+
+
+@pytest.mark.parametrize(
+    ("workers", "seeds", "made"), [(2, (5, 3, 4), 2), (8, (5, 3), 2), (2, (5,), None), (1, (5, 3), None)]
+)
+def test_no_more_workers_are_made_than_there_are_seeds_and_none_for_one(monkeypatch, workers, seeds, made):
+    threads, heard = [], []
+    monkeypatch.setattr(many, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(many, "limit_threads", threads.append)
+    monkeypatch.setattr(Here, "made", ())
+    found = each_seed(guess, tiny_study(), SOURCE, seeds, workers=workers, done=lambda: heard.append(len(heard)))
+    assert tuple(run.seed for run in found) == seeds
+    assert Here.made == (() if made is None else (made,))
+    assert (threads, heard) == ([1], list(range(len(seeds))))
 
 
 @pytest.mark.slow

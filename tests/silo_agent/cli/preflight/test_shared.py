@@ -1,10 +1,13 @@
 """Each check of the report to share, where it fails."""
 
+import re
 import shutil
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -21,8 +24,9 @@ from policies.ledger.ledger import Ledger
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from silo_agent.cli.preflight import shared
-from silo_agent.cli.preflight.findings import Status
+from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
+from silo_agent.learning.device import describe_device
 from silo_agent.protocol.client import Greeting
 from support.cosigners import cosigned
 from support.ledgers import NORTH
@@ -52,7 +56,42 @@ def test_the_way_to_a_coordinator_that_serves_is_free(subject, serving):
 
 def test_a_name_that_nobody_knows_is_said(subject):
     checks = found(subject(coordinator="no-such-host.invalid:443"))
-    assert "the name no-such-host.invalid is not known here" in checks["reachability"].text
+    assert "the name no-such-host.invalid is not known here" in checks.pop("reachability").text
+    assert {(one.status, one.text) for one in checks.values()} == {(Status.SKIPPED, "the coordinator is not reached")}
+    assert list(checks) == ["TLS", "coordinator", "clock"]
+
+
+def test_the_time_that_the_connection_takes_is_told(subject, monkeypatch):
+    clock = SimpleNamespace(monotonic=iter([10.0, 12.5]).__next__)
+    monkeypatch.setattr(shared, "time", clock)
+    assert shared._reach(subject().settings).text.endswith(", reached in 2500 ms")
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(OSError(111, "Connection refused"), "Connection refused"), (TimeoutError("timed out"), "timed out")],
+)
+def test_why_an_address_cannot_be_reached_is_said(monkeypatch, fault, why):
+    def fail(*_):
+        raise fault
+
+    monkeypatch.setattr(shared.socket, "create_connection", fail)
+    with pytest.raises(OSError, match="cannot be reached") as refused:
+        shared._connect("localhost:1", "coordinator")
+    assert str(refused.value).startswith(f"localhost:1 cannot be reached ({why}); check that the coordinator runs")
+
+
+@pytest.mark.parametrize("fault", [TimeoutError, OSError, KeyboardInterrupt])
+def test_a_proxy_that_does_not_connect_leaves_no_connection(monkeypatch, fault):
+    def fail(*_):
+        raise fault
+
+    here, there = socket.socketpair()
+    monkeypatch.setattr(shared, "_connect", lambda *_: here)
+    monkeypatch.setattr(shared, "_ask_proxy", fail)
+    with there, pytest.raises((OSError, KeyboardInterrupt)):
+        shared._dial(SimpleNamespace(proxy="http://here:1", coordinator="there:2"))
+    assert here.fileno() == -1
 
 
 def test_another_consortiums_coordinator_is_refused_by_its_certificate(subject, foreign_authority, tmp_path):
@@ -120,7 +159,7 @@ def listener(authority):
     made = []
 
     def listen(kind):
-        context = None
+        context, open_ones = None, []
         if kind == "no HTTP/2":
             home = authority.credential("coordinator", "plain")
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -135,6 +174,9 @@ def listener(authority):
                 except OSError:
                     return
                 try:
+                    if kind == "silent":
+                        open_ones.append(connection)
+                        continue
                     with connection:
                         if context is None:
                             connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -153,13 +195,17 @@ def listener(authority):
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("no TLS", "something on the way may answer"), ("no HTTP/2", "a proxy that opens TLS may be on the way")],
+    [
+        ("no TLS", r"the TLS handshake fails \([A-Z_]+\); something on the way may answer"),
+        ("silent", r"the TLS handshake fails \(.*timed out\); something on the way may answer"),
+        ("no HTTP/2", "a proxy that opens TLS may be on the way"),
+    ],
 )
 def test_what_stands_in_the_coordinators_place_is_noticed(subject, listener, monkeypatch, kind, text):
     monkeypatch.setattr(shared, "SECONDS", 2.0)
     checks = found(subject(coordinator=f"localhost:{listener(kind)}"))
     assert checks["TLS"].status is Status.FAILS
-    assert text in checks["TLS"].text
+    assert re.search(text, checks["TLS"].text)
     assert checks["coordinator"].status is Status.SKIPPED
 
 
@@ -183,7 +229,8 @@ def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_addre
         (31.0, 0.5, Status.LOOK),
         (-301.0, 0.5, Status.FAILS),
         (301.0, 2.0, Status.LOOK),
-        (None, None, Status.LOOK),
+        (None, 0.1, Status.LOOK),
+        (0.0, None, Status.LOOK),
     ],
 )
 def test_clocks_are_judged_by_what_the_call_can_tell(ahead, within, status):
@@ -203,11 +250,30 @@ def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority)
         credential, finding = shared.load_credential(settings)
         assert finding.status is status, finding.text
         assert (credential is None) == (status is Status.FAILS)
+        assert (" (4 days); have it renewed; key and authority fit" in finding.text) == (name == "soon")
 
 
-def test_a_key_of_another_certificate_skips_the_network(subject, homes):
+@pytest.mark.parametrize(
+    ("hours", "late", "fading"), [(1, False, False), (36, False, True), (111, False, True), (113, True, True)]
+)
+def test_a_certificate_or_a_list_that_should_have_been_made_anew_is_said(tmp_path, monkeypatch, hours, late, fading):
+    """A certificate of a week is renewed after a third, and late after two; a list of two days is made daily."""
+    online = Online(tmp_path)
+    home = online.enrol("silo", "north")
+    files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
+    settings = AgentConfig.model_construct(**files, state=home, authority_url="https://authority")
+    now = datetime.now(UTC) + timedelta(hours=hours)
+    monkeypatch.setattr(shared, "datetime", SimpleNamespace(now=lambda _: now))
+    _, finding = shared.load_credential(settings)
+    assert finding.status is (Status.LOOK if late or fading else Status.OK)
+    assert ("; it should have been renewed, see that https://authority answers; key" in finding.text) == late
+    assert ("; the keeper of 'Issuing of tests' should have made its next list" in finding.text) == fading
+
+
+def test_a_key_of_another_certificate_skips_the_network_and_the_policy_is_judged_nevertheless(subject, homes):
     made = subject(key=str(homes["south"] / "key.pem"))
-    assert made.credential is None
+    assert (made.credential, made.silo) == (None, "")
+    assert shared.policy(made).status is Status.OK
     checks = found(made)
     assert checks.pop("reachability").status is Status.OK
     assert {one.text for one in checks.values()} == {"the certificate fails"}
@@ -247,6 +313,12 @@ def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path, 
     assert (home / "crls.pem").read_bytes() == kept
 
 
+def test_without_a_study_its_checks_are_skipped(subject):
+    made = replace(subject(), given=None)
+    with pytest.raises(shared.Skipped, match="the study fails"):
+        _ = made.study
+
+
 def test_a_policy_of_another_data_set_than_the_certificates_is_one_reason(subject, homes):
     files = {name: str(homes["south"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     finding = shared.policy(subject(**files))
@@ -262,11 +334,27 @@ def test_what_other_studies_spent_counts_and_what_this_one_spent_does_not(subjec
         ledger.charge(Debit(made.study.digest, made.policy().digest, 0, 1, costs))
         assert list(shared._spent(made.entries(), made.study.digest)) == []
         assert len(list(shared._spent(made.entries(), "5" * 64))) == len(costs)
+        ledger.charge(Debit("5" * 64, made.policy().digest, 0, 1, {"counts": Cost("training", 1.0, 400.0, 1)}))
+    text = f"policy {made.policy().digest[:12]} takes the study; 1 charges of others stand"
+    assert shared.policy(made) == Finding("policy", Status.OK, text)
+    assert made.silo == "north"
 
 
 def test_a_study_that_needs_more_than_the_machine_has_fails(subject, monkeypatch):
     monkeypatch.setattr(shared, "machine_bytes", lambda: 1 << 10)
     assert shared.machine_memory(subject()).status is Status.FAILS
+
+
+@pytest.mark.parametrize(("needs", "told"), [(1 << 20, "1"), ((1 << 20) + 1, "2"), (3000 << 20, "3,000")])
+def test_what_the_study_takes_on_the_disk_is_told_in_whole_mebibytes(subject, monkeypatch, needs, told):
+    monkeypatch.setattr(shared.disk, "needed", lambda _: needs)
+    text = f"the study takes up to {told} MiB in the state folder"
+    assert shared.disk_need(subject()) == Finding("disk needed", Status.OK, text)
+
+
+def test_the_device_is_described(subject):
+    made = subject(threads=1)
+    assert shared.device(made) == Finding("device", Status.OK, describe_device("cpu"))
 
 
 def test_a_control_groups_limit_counts(monkeypatch, tmp_path):
