@@ -33,6 +33,8 @@ def test_a_column_parts_one_table(tmp_path, schema):
     assert {name: len(own) for name, own in found.records.items()} == {"none": 1, "i": 2, "ii": 1}
     assert found.records["i"].identities == ("p0", "p2")
     assert data_files(tmp_path, "ward") == (file,)
+    many = read_silos([write(tmp_path / "all.csv", *"hgfedcba")], schema, "ward").records
+    assert list(many) == list("abcdefgh"), "in the same order in every run"
 
 
 def test_records_that_do_not_fit_are_left_out_and_counted(tmp_path, schema):

@@ -27,7 +27,7 @@ def test_arrays_become_records_with_dense_patients():
 
 
 def test_a_patient_is_in_one_cohort_and_another_seed_draws_others():
-    source = Held({"north": some(400)}, 0.25)
+    source = Held({"north": some(400)})
     study = tiny_study()
     first, again, other = (source.draw(study, seed).silos["north"] for seed in (1, 1, 2))
     assert not set(first.training.identities) & set(first.held_out.identities)

@@ -20,6 +20,15 @@ def test_other_silos_get_a_study_that_they_could_run(mode, count):
     assert [release.noise for release in plan(other)] == [release.noise for release in plan(study)]
 
 
+def test_each_mode_needs_no_more_silos_in_a_sum_than_it_must():
+    """Of distributed noise two honest silos must be in it, beside those that may collude."""
+    silos, privacy = ["a", "b", "c", "d"], {"colluders": 2}
+    study = tiny_study(silos=silos, min_silos=4, privacy=privacy | {"mode": "local"})
+    assert renamed(study, ["x", "y", "z"]).min_silos == 3
+    with pytest.raises(SimulationError, match="cannot have 3 silos"):
+        renamed(tiny_study(silos=silos, min_silos=4, privacy=privacy | {"mode": "distributed"}), ["x", "y", "z"])
+
+
 def test_the_studys_own_silos_change_nothing():
     study = tiny_study()
     assert renamed(study, study.silos) is study
