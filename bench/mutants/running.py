@@ -19,6 +19,8 @@ from bench.mutants.zygote import PROFILE
 ARGUMENTS: Final = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow or sampled")
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
+SYSTEM: Final = ("/etc", "/opt", "/usr", "/var/lib")
+"""Folders of this machine that no fault may change: an install script that lost its `--root` would install here."""
 _NOBODY: Final = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "-c", "commit.gpgsign=false")
 
 
@@ -58,7 +60,7 @@ class Copy:
         environment = os.environ | {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "bench.mutants.zygote"],
+            guarded([sys.executable, "-m", "bench.mutants.zygote"]),
             cwd=place,
             env=environment,
             stdin=subprocess.PIPE,
@@ -105,3 +107,20 @@ class Copy:
         finally:
             file.write_bytes(before)
         return runs
+
+
+def guarded(command: Sequence[str]) -> list[str]:
+    """The command with the system's folders (`SYSTEM`) read-only, for it and all that it starts (unshare(1)).
+
+    Only root could change them; for every other user it is the command itself. Raises RuntimeError if this system lets
+    root make no mount namespace.
+    """
+    if os.geteuid() != 0:
+        return list(command)
+    folders = [folder for folder in SYSTEM if Path(folder).is_dir()]
+    mounts = " && ".join(f"mount --bind {name} {name} && mount -o remount,ro,bind {name}" for name in folders)
+    apart = ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'{mounts} && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        msg = "a fault may install on this machine, and root cannot make its folders read-only here; be another user"
+        raise RuntimeError(msg)
+    return [*apart, *command]

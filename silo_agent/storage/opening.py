@@ -39,7 +39,6 @@ def open_state(folder: Path, credential: Holder, entropy: Entropy) -> tuple[Stat
     of another folder; `LedgerError` if there is no database and the ledger cannot be read; OSError.
     """
     files = StateFolder(folder)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = _look(files.database)
     if found == "none":
         _require_unused(files)

@@ -1,6 +1,8 @@
 """What `make mutants` plants: faults that act, spread over a module or a room, the same for the same seed."""
 
 import json
+import os
+import subprocess
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from bench.mutants.__main__ import HERE, ROOT, Verdict, figure_of, read_reasons
 from bench.mutants.making import Mutant, meaning, planted, sample
 from bench.mutants.operators import OWN
 from bench.mutants.rooms import folder_tests, own_tests, read_campaign, share
+from bench.mutants.running import SYSTEM, guarded
 from bench.mutants.zygote import Fastest
 
 MODULE = '''
@@ -186,3 +189,18 @@ def test_every_reason_is_for_lines_that_stand_there():
     for path, _, before, _ in read_reasons(HERE / "equivalent.yaml"):
         held[path] = held.get(path) or " ".join((ROOT / path).read_text().split())
         assert before in held[path], (path, before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root could change the system's folders")
+def test_what_a_fault_does_never_changes_the_machine(tmp_path):
+    """A script that installs without its `--root` would install here."""
+    names = [f"{folder}/fedward-fault" for folder in SYSTEM]
+    tried = ["sh", "-c", 'for name; do touch "$name" && echo "$name"; done', "sh", *names, str(tmp_path / "own")]
+    try:
+        done = subprocess.run(guarded(tried), capture_output=True, text=True, check=False)
+    except RuntimeError as error:
+        assert "be another user" in str(error)  # noqa: PT017  # a machine without mount namespaces runs no fault at all
+        return
+    assert done.stdout.split() == [str(tmp_path / "own")]
+    assert done.stderr.count("Read-only file system") == len(names)
+    assert (tmp_path / "own").exists()

@@ -87,6 +87,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(role, cuda, release, r
     assert f"-r {release}/requirements-{role}{'-cuda' if cuda else ''}.txt" in done.stdout
     assert "--require-hashes" in done.stdout
     assert f"opt/fedward-{role}/current" in done.stdout
+    assert "useradd" not in done.stdout, "a folder gets no users of this machine"
     assert not (tmp_path / "root").exists()
 
 
@@ -211,6 +212,20 @@ def test_a_dry_run_for_the_machine_itself_says_whom_its_folders_would_belong_to(
         "systemctl daemon-reload",
     ):
         assert f"would run: {command}\n" in done.stdout
+
+
+def test_only_root_installs_for_the_machine_itself_and_anybody_tries_it(release, python, monkeypatch, tmp_path):
+    python.write_text(PYTHON.replace("/root/.local/python", "/usr"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "bin" / "id").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    words = ("bash", release / "install-silo.sh", "--unverified", "--python", python)
+    assert run(*words, "--dry-run").returncode == 0
+    # A Python that is none, so that nothing is installed here if the question is not asked.
+    refused = run(*words, "--python", "/bin/false")
+    assert "this needs root; run it with sudo, or give --root" in refused.stderr
+    assert "needs root" not in run(*words, "--python", "/bin/false", "--root", tmp_path / "root").stderr
 
 
 @pytest.mark.slow

@@ -55,7 +55,10 @@ def test_an_approval_is_of_one_text_and_can_be_taken_back(folder, policy):
     assert source_of(settings, EXAM, policy) == settings.data["lung"]
     assert source_of(settings, twin, policy) is None
     assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", "lung", AT)})
+    assert approvals(folder).approved == {EXAM.digest}
+    assert folder.path.stat().st_mode & 0o777 == 0o700, "a folder that an approval makes is the owner's alone"
     withdraw(folder, {EXAM.digest: "exam"}, NOW)
+    assert approvals(folder).approved == set()
     assert source_of(settings, EXAM, policy) is None
     with pytest.raises(Refused, match="has not approved the study, or has taken its approval back"):
         require_approved(settings, EXAM, policy)

@@ -251,6 +251,10 @@ def test_whoever_has_withdrawn_stays_away_by_whichever_of_both_lists(state, tmp_
     (StateFolder(old).withdrawn).unlink()
     put_back(tmp_path / "newer", old)
     assert withdrawn(old).names() == {"both", "backup alone"}
+    StateFolder(state).withdrawn.unlink()
+    make_backup(state, tmp_path / "without", version="1.0", day=DAY)
+    put_back(tmp_path / "without", old)
+    assert withdrawn(old).names() == {"both", "backup alone"}
 
 
 def test_a_ledger_of_another_beginning_stays(made, state):

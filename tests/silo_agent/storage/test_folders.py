@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from protos.messages import Place
+from silo_agent.storage.checked import write_checked
 from silo_agent.storage.folders import StateFolder, StudyFolder
 
 PLACE = Place("5" * 64, 2, 3)
@@ -17,6 +18,8 @@ NAMES = {
     STATE.secret: "secret.sealed",
     STATE.withdrawn: "withdrawn.sealed",
     STATE.withdrawing: "withdrawn.lock",
+    STATE.waiting: "waiting.json",
+    STATE.offer("b" * 64): f"offered/{'b' * 64}.json",
     STATE.policy("d" * 64): f"policies/{'d' * 64}.json",
     STATE.stamp(date(2026, 11, 23)): "timestamps/2026-11-23.json",
     STATE.witnessed("south"): "witnessed/south.json",
@@ -88,6 +91,28 @@ def test_files_of_one_kind_are_found(tmp_path):
     for name in ("kept-1.f64", "kept-12.f64", "kept-3.f64.new", "kept-x.f64"):
         (tmp_path / name).touch()
     assert study.kept_rounds() == {1, 12}
+    others = [study.prior(1), study.environments(3)]
+    for path in (*(study.kept(n) for n in (1, 12)), *others):
+        write_checked(path, b"part")
+    for path in (study.model(1), study.model_digests(2), study.model(13).with_suffix(".new")):
+        path.touch()
+    assert study.model_rounds() == {1, 2}
+    assert {path.name for path in study.own_parts()} == {"kept-1.f64", "kept-12.f64", *(path.name for path in others)}
+
+
+def test_files_and_folders_of_the_state_are_found_in_the_same_order_in_every_run(tmp_path):
+    state = StateFolder(tmp_path)
+    assert not [*state.studies(), *state.offers(), *state.stamps()]
+    studies, offers = ([kind(f"{n:064x}") for n in (5, 3, 1, 7, 2)] for kind in (state.study, state.offer))
+    stamps = [state.stamp(date(2026, month, 23)) for month in (11, 2, 7)]
+    for study in studies:
+        study.path.mkdir(parents=True)
+    for path in (*offers, *stamps, studies[0].path.with_name("notes"), stamps[0].with_name("today.json")):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert state.studies() == sorted(studies, key=lambda study: study.path.name)
+    assert state.offers() == sorted(offers)
+    assert state.stamps() == sorted(stamps)
 
 
 @pytest.mark.parametrize(

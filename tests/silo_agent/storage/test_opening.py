@@ -155,7 +155,7 @@ def test_a_file_that_is_not_as_it_was_left_is_told_in_one_sentence_and_nothing_i
 def test_a_first_start_needs_a_ledger_that_has_charged_nothing(tmp_path):
     with pytest.raises(LedgerMissingError):
         opened(tmp_path / "none")
-    assert not StateFolder(tmp_path / "none").secret.exists()
+    assert not (tmp_path / "none").exists()
     folder = tmp_path / "state"
     folder.mkdir()
     Ledger.create(StateFolder(folder).ledger, NORTH)

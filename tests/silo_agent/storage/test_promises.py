@@ -1,6 +1,7 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,8 @@ from sqlalchemy import create_engine
 from protos.messages import Place, Tensor
 from silo_agent.core.bonds import SurvivorsError
 from silo_agent.storage.errors import SumError
-from silo_agent.storage.promises import Promises, Refusal
+from silo_agent.storage.keyed.anchored import Anchored
+from silo_agent.storage.promises import Promises, Refusal, key_sums
 from support.states import DIGESTS, keyed
 
 STUDY, OTHER = "5" * 64, "6" * 64
@@ -253,3 +255,27 @@ def test_a_list_that_was_voided_before_a_spoilt_sum_was_never_opened(promises):
     promises.close(at(2), HEADS, 1)
     promises.renew(at(3), 2)
     assert promises.lists_of("south") == []
+
+
+# --- the database -----------------------------------------------------------------------------------------------------
+def test_plain_digests_of_an_earlier_version_are_keyed_each_by_itself(tmp_path, promises):
+    engine = create_engine(f"sqlite:///{tmp_path / 'state.sqlite3'}")
+    plain = {label * 64: digest * 64 for label, digest in ("ax", "by", "cz")}
+    assert promises.binding(PLACE, HEADS) == ()
+    with closing(sqlite3.connect(tmp_path / "state.sqlite3")) as database:
+        database.executemany("INSERT INTO sums VALUES (?, ?)", plain.items())
+        database.commit()
+        with engine.begin() as connection:
+            key_sums(connection, DIGESTS)
+        stored = dict(database.execute("SELECT label, sha256 FROM sums"))
+        with pytest.raises(sqlite3.IntegrityError):
+            database.execute("INSERT INTO sums VALUES (?, ?)", ("a" * 64, "f" * 64))
+    assert stored == {label: DIGESTS.keyed("sum", digest) for label, digest in plain.items()}
+
+
+def test_words_are_counted_where_the_folder_counts_them(tmp_path):
+    engine = create_engine(f"sqlite:///{tmp_path / 'state.sqlite3'}")
+    anchored = Anchored(engine)
+    anchored.binding = Mock(wraps=anchored.binding)
+    Promises(engine, DIGESTS, anchored).sign(PLACE, HEADS, NAMES)
+    anchored.binding.assert_called_once_with(PLACE)

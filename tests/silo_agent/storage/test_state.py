@@ -312,3 +312,64 @@ def test_a_full_disk_is_one_sentence_with_file_and_room(state):
     said = rf"{state.files.database} cannot be used \(.*full.*\); \d+ bytes are free"
     with pytest.raises(StateFileError, match=said):
         state.add_study(STUDY, bytes(100_000))
+
+
+# --- what is remembered of the folder, and what leaves it -------------------------------------------------------------
+def test_how_many_have_withdrawn_is_remembered(state):
+    assert state.withdrawals() == 0
+    for names in (3, 2):
+        state.keep_withdrawals(names)
+        assert reopened(state).withdrawals() == names
+
+
+def test_folders_are_made_where_they_are_asked_for(tmp_path):
+    state = keyed(tmp_path / "state")
+    assert state.study_folder(STUDY) == state.files.study(STUDY).path
+    assert state.study_folder(STUDY).is_dir()
+    assert state.note_path(PLACE, "keys") == state.files.note(PLACE, "keys")
+    assert state.received_path(PLACE, "shares", "south") == state.files.received(PLACE, "shares", "south")
+    state.close()
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["of this version", "of one without a table of sums"])
+def test_a_copy_without_what_a_restored_folder_does_not_use(state, tmp_path, earlier):
+    """No digest is in the file, wherever it lay."""
+    keep(state)
+    state.keep_sealed(PLACE, LABEL, [b"sealed"])
+    state.keep_withdrawals(2)
+    state.promises.open(PLACE, LABEL, "d" * 64)
+    state.close()
+    copy = tmp_path / "copy.sqlite3"
+    copy.write_bytes(state.files.database.read_bytes())
+    with closing(sqlite3.connect(copy)) as database:
+        digests = {row[0] for name in ("releases", "sealed", "sums") for row in database.execute(_DIGESTS.format(name))}
+        if earlier:
+            database.execute("DROP TABLE sums")
+            database.commit()
+    assert len(digests) == 3
+    assert all(digest.encode() in state.files.database.read_bytes() for digest in digests)
+    state_module.blank(copy)
+    assert not [digest for digest in digests if digest.encode() in copy.read_bytes()]
+    with closing(sqlite3.connect(copy)) as database:
+        for name in ("releases", "sealed", *(() if earlier else ("sums",))):
+            assert database.execute(_DIGESTS.format(name)).fetchall() == [("",)], name
+        assert database.execute("SELECT * FROM folder").fetchall() == []
+        assert database.execute("PRAGMA user_version").fetchone() == (0,)
+
+
+_DIGESTS = "SELECT sha256 FROM {}"
+
+
+def test_a_plain_digest_becomes_a_keyed_one_if_its_file_is_gone_or_fits(tmp_path):
+    path = tmp_path / "release"
+    path.write_bytes(b"what was kept")
+    plain = ChunkList.of(path).digest
+    path.unlink()
+    keyed_one = DIGESTS.keyed("release", plain)
+    for where in (None, path):
+        assert state_module._as_keyed(DIGESTS, "release", plain, where) == keyed_one
+    path.write_bytes(b"what was kept")
+    assert state_module._as_keyed(DIGESTS, "release", plain, path) == keyed_one
+    path.write_bytes(b"what was changed")
+    assert state_module._as_keyed(DIGESTS, "release", plain, path) == ""
+    assert state_module._as_keyed(DIGESTS, "release", "", None) == ""

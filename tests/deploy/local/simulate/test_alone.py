@@ -19,6 +19,7 @@ def test_it_is_the_mean_over_the_silos():
     assert found.exact[1].auc == pytest.approx(np.mean([own.exact[1].auc for own in apart]))
     assert found.mean > 0.85
     assert found.together.accuracy > 0.75, "a record is of the class that is the likelier one"
+    assert found.together.calibration == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_silo_with_one_class_says_its_rate():

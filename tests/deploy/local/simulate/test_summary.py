@@ -74,6 +74,7 @@ def test_the_table_has_a_row_for_each_domain_and_a_column_for_whatever_was_run(f
 def test_the_title_says_what_was_simulated(found):
     assert title(found).splitlines()[0].endswith("public records (made for a test), 3 records left out")
     made_up = Simulated(STUDY, found.runs[:1], None, {"north": 40})
+    assert shown(made_up)[3].split() == ["AUC", "published", "95", "%", "interval", "calibration", "test", "records"]
     assert title(made_up).splitlines()[0].endswith(": 1 silos, 1 seeds, made-up records")
 
 

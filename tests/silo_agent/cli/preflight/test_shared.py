@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -69,7 +70,11 @@ def test_the_time_that_the_connection_takes_is_told(subject, monkeypatch):
 
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [(OSError(111, "Connection refused"), "Connection refused"), (TimeoutError("timed out"), "timed out")],
+    [
+        (OSError(111, "Connection refused"), "Connection refused"),
+        (TimeoutError("timed out"), "timed out"),
+        (OverflowError("too large"), "too large"),
+    ],
 )
 def test_why_an_address_cannot_be_reached_is_said(monkeypatch, fault, why):
     def fail(*_):
@@ -145,6 +150,13 @@ def test_a_proxy_that_never_answers_is_named(subject, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert f"the proxy {url} does not answer" in found(subject(proxy=url))["reachability"].text
+
+
+def test_a_proxy_that_answers_without_end_is_not_heard_out():
+    answer = Mock(recv=Mock(return_value=b"x"))
+    with pytest.raises(OSError, match=r"the proxy does not connect to there:2 \(x{100}\); ask"):
+        shared._ask_proxy(answer, "there:2")
+    assert answer.recv.call_count == 16_384
 
 
 def test_a_proxy_that_is_not_there_is_named(subject):
@@ -240,6 +252,7 @@ def test_clocks_are_judged_by_what_the_call_can_tell(ahead, within, status):
 def test_the_clock_says_which_way(monkeypatch):
     assert "400.0 s behind the coordinator's" in shared._clock(Greeting("1", 400.0, 0.1)).text
     assert "400.0 s ahead of the coordinator's" in shared._clock(Greeting("1", -400.0, 0.1)).text
+    assert "0.5 s behind the coordinator's, to within 0.10 s" in shared._clock(Greeting("1", 0.5, 0.1)).text
 
 
 def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority):
@@ -319,6 +332,44 @@ def test_without_a_study_its_checks_are_skipped(subject):
         _ = made.study
 
 
+def test_a_study_that_cannot_be_read_is_the_finding(study_file, tmp_path):
+    study_file.write_text("name: [tiny\n")
+    for file, said in ((study_file, "study.yaml: line 2"), (tmp_path / "none.yaml", "none.yaml")):
+        study, finding = shared.read_study(file)
+        assert (study, finding.check, finding.status) == (None, "study", Status.FAILS)
+        assert said in finding.text
+
+
+def test_what_a_check_cannot_look_at_is_skipped_and_what_it_finds_is_said():
+    def skip():
+        raise shared.Skipped("the study fails")  # noqa: EM101, TRY003  # the whole text
+
+    def fail():
+        raise OSError(13, "Permission denied", "/here")
+
+    assert shared.guarded("disk", skip) == Finding("disk", Status.SKIPPED, "the study fails")
+    failed = shared.guarded("disk", fail)
+    assert (failed.check, failed.status) == ("disk", Status.FAILS)
+    assert "Permission denied" in failed.text
+
+
+def test_an_authority_that_the_system_does_not_reach_is_said(monkeypatch):
+    def fail(*_):
+        raise OSError(113, "No route to host")
+
+    monkeypatch.setattr(shared, "look", fail)
+    settings = AgentConfig.model_construct(authority=None, authority_url="https://far", proxy=None)
+    standing, finding = shared.ask_authority(settings)
+    assert (standing, finding.check, finding.status) == (None, "authority", Status.FAILS)
+    assert "No route to host" in finding.text
+
+
+def test_without_a_ledger_nothing_was_charged(subject):
+    made = subject()
+    made.ledger.unlink()
+    assert made.entries() == ()
+
+
 def test_a_policy_of_another_data_set_than_the_certificates_is_one_reason(subject, homes):
     files = {name: str(homes["south"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     finding = shared.policy(subject(**files))
@@ -341,8 +392,13 @@ def test_what_other_studies_spent_counts_and_what_this_one_spent_does_not(subjec
 
 
 def test_a_study_that_needs_more_than_the_machine_has_fails(subject, monkeypatch):
-    monkeypatch.setattr(shared, "machine_bytes", lambda: 1 << 10)
-    assert shared.machine_memory(subject()).status is Status.FAILS
+    made, text = subject(), "the study may need {:,} MiB; this machine (or its limit) has {:,} MiB"
+    needs = shared.memory.needed(made.study).total
+    for total, status in ((needs - 1, Status.FAILS), (needs, Status.OK), (needs + 1, Status.OK)):
+        monkeypatch.setattr(shared, "machine_bytes", lambda total=total: total)
+        finding = shared.machine_memory(made)
+        assert (finding.check, finding.status) == ("memory", status)
+        assert finding.text.startswith(text.format(-(-needs // 2**20), total // 2**20))
 
 
 @pytest.mark.parametrize(("needs", "told"), [(1 << 20, "1"), ((1 << 20) + 1, "2"), (3000 << 20, "3,000")])

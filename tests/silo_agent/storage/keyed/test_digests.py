@@ -30,6 +30,12 @@ def test_a_digest_is_the_hmac_of_kind_and_content_under_a_key_of_the_secret():
     assert Digests.of(SECRET).keyed("release", PLAIN) == hmac.new(key, content, "sha256").hexdigest()
 
 
+def test_a_folder_is_named_by_its_key_and_no_digest_is_its_name():
+    digests = Digests(SECRET)
+    assert digests.folder == hmac.new(SECRET, b"fedward/1" + part(b"folder"), "sha256").hexdigest()
+    assert Digests(bytes(32)).folder != digests.folder
+
+
 def test_only_kind_content_and_key_together_fit():
     digests = Digests.of(SECRET)
     stored = digests.keyed("release", PLAIN)
