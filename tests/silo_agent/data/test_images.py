@@ -1,3 +1,4 @@
+import hashlib
 import warnings
 
 import numpy as np
@@ -130,3 +131,24 @@ def test_values_near_the_largest_number_are_clipped_without_a_word():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert through(0.0, 0.001, [-1.7e308, 0.0, 1.7e308]).tolist() == [-1.0, -1.0, 1.0]
+
+
+def test_images_in_memory_and_in_files_come_side_by_side(tmp_path):
+    levels = np.arange(32, dtype=np.uint16).reshape(2, 1, 4, 4)
+    files = [tmp_path / name for name in ("a.png", "b.png")]
+    files[0].write_bytes(b"an image")
+    decoded = np.full((1, 4, 4), 40, np.uint16)
+    order = np.array([2, 0, 3, 1])
+
+    def decode(path):
+        return decoded if path == files[0] else 1 / 0
+
+    images = Images(levels, 40, order, tuple(files), decode)
+    found = images.take(slice(None))
+    wanted = np.stack([decoded, levels[0], decoded, levels[1]]) / np.float32(20) - 1
+    np.testing.assert_allclose(found[[0, 1, 3]], wanted[[0, 1, 3]], atol=1e-6)
+    assert np.isnan(found[2]).all()
+    first, second, third, fourth = images.contents()
+    assert (second, fourth) == (levels[0].astype("<u2").tobytes(), levels[1].astype("<u2").tobytes())
+    assert first == hashlib.sha256(b"an image").digest()
+    assert third not in (first, second, fourth)

@@ -9,10 +9,10 @@ import pytest
 
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
-from silo_agent.data.errors import DataError
-from silo_agent.data.reader import empty_records, read_fitting_records, read_records, read_sorted_records
+from silo_agent.data.errors import DataError, Faults
+from silo_agent.data.reader import Reading, empty_records, read_fitting_records, read_records, read_sorted_records
 from silo_agent.data.split import split
-from silo_agent.data.table import Written
+from silo_agent.data.table import Table, Written
 from support.images import study_document, write_png, write_sites
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 
@@ -78,6 +78,21 @@ def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
     ]
     names = make_schema().domains
     assert [names[m] for m in read(*rows).domains] == ["a young", "a middle", "a middle", "a old", "b young", "b old"]
+    age = DomainColumn(column="age", edges=(65.0,), names=("young", "old"))
+    wrong = fault(read, "p1,old,10,f,yes,A,1", schema=make_schema(domain=(age,), features=make_schema().features[1:2]))
+    assert (wrong.column, wrong.expected) == ("age", "a number such as 1.5: it decides the domain")
+
+
+def test_whatever_a_cell_raises_leaves_its_record_out_alone():
+    """A parser that stumbles over one cell must not cost the others their records."""
+    faults = Faults()
+    reading = Reading(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, {})
+    assert reading.column("x", lambda cell: 8 / cell, -1.0) == [2.0, -1.0, 4.0, -1.0]
+    assert reading.fits.tolist() == [True, False, True, False]
+    assert [(one.row, one.found, one.expected) for one in faults.first()] == [
+        (3, "ZeroDivisionError", "a value that can be used"),
+        (5, "ZeroDivisionError", "a value that can be used"),
+    ]
 
 
 def test_an_environment_is_a_place_of_its_record_and_no_input(read):

@@ -3,8 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.documents.study import NumericFeature
 from silo_agent.data.images import Images
+from silo_agent.data.inputs import Inputs
 from silo_agent.data.records import Records
+
+FILLED = NumericFeature(kind="number", column="age", minimum=0, maximum=10, fill=7.5)
 
 
 def make(patients, **changes):
@@ -25,6 +29,13 @@ def test_choosing_patients_keeps_their_records_and_makes_the_index_dense_again()
     assert records.patients.tolist() == [1, 0, 1]
     assert records.inputs[:, 0].tolist() == [2, 4, 6]
     assert records.environments.tolist() == [1, 2, 3]
+
+
+def test_protected_attributes_and_inputs_of_cells_belong_to_records():
+    cells = Inputs(np.array([[1.0], [np.nan]], np.float32), (FILLED,), (0.5,))
+    records = make([0, 1], protected=np.array([[0, 1], [1, 0]]), inputs=cells)
+    assert records.of_patients(np.array([False, True])).protected.tolist() == [[1, 0]]
+    assert records.inputs[:].tolist() == [[1.0, 0.0], [0.5, 1.0]], "an absent cell is filled as it is asked for"
 
 
 def test_choosing_nobody_gives_empty_records():
@@ -50,6 +61,9 @@ def test_arrays_are_read_only_and_the_text_hides_everything():
         {"inputs": np.array([[0.0], [np.nan]], np.float32)},
         {"identities": ("a", "b", "c")},
         {"identities": ("a",)},
+        {"protected": np.zeros((3, 1), np.int64)},
+        {"protected": np.zeros(2, np.int64)},
+        {"protected": np.zeros((2, 1, 1), np.int64)},
         {"environments": np.zeros(3, np.int64)},
         {"environments": np.array([0, -1])},
         {"environments": np.zeros(2)},

@@ -17,19 +17,19 @@ def written(folder, *rows, header=HEADER):
 
 def test_everything_is_counted_by_column_and_by_domain(tmp_path):
     fit = [f"p{i},{'ab'[i % 2]},{i},{i % 10},{i // 2 % 2}" for i in range(40)]
-    foul = ["p1,a,121,5,1", "p2,b,,5,1", "q1,ward-9,50,5,1", "q2,a,50"]
+    foul = ["p1,a,121,5,1", "p3,a,130,5,1", "p2,b,,5,1", "q1,ward-9,50,5,1", "q2,a,50"]
     found = profile(written(tmp_path, *fit, *foul), tiny_study().data, (), WRITTEN)
-    assert (found.rows, found.kept, found.left_out, found.broken, found.patients) == (44, 40, 4, 1, 40)
+    assert (found.rows, found.kept, found.left_out, found.broken, found.patients) == (45, 40, 5, 1, 40)
     assert {one.name: (one.unfit, one.missing) for one in found.columns} == {
         "patient": (0, 0),
         "ill": (0, 0),
         "group": (1, 0),
-        "age": (2, 1),
+        "age": (3, 1),
         "lactate": (0, 0),
     }
-    assert found.domains == (Domain("a", 20, 20, 1), Domain("b", 20, 20, 1), Domain("unknown", 0, 0, 2))
+    assert found.domains == (Domain("a", 20, 20, 2), Domain("b", 20, 20, 1), Domain("unknown", 0, 0, 2))
     assert not any(one.gives_away for one in found.columns)
-    assert "44" not in repr(found)
+    assert "45" not in repr(found)
 
 
 def test_a_cell_that_is_both_domain_and_feature_is_counted_once(tmp_path):
@@ -44,6 +44,14 @@ def test_a_column_that_gives_the_label_away_is_named(tmp_path):
     found = profile(written(tmp_path, *rows), tiny_study().data, (), WRITTEN)
     assert [one.name for one in found.columns if one.gives_away] == ["age"]
     assert {one.name for one in found.columns if one.tells is None} == {"patient", "ill"}
+
+
+def test_a_code_that_is_absent_is_a_value_of_its_own_for_what_gives_the_label_away(tmp_path):
+    sex = {"kind": "category", "column": "age", "values": ["f", "m"], "missing": ["u"], "optional": True}
+    schema = tiny_study(data={"features": [sex]}).data
+    rows = [f"p{i},{'ab'[i % 2]},{'um'[i // 2 % 2]},5,{i // 2 % 2}" for i in range(80)]
+    found = profile(written(tmp_path, *rows), schema, (), WRITTEN)
+    assert [one.name for one in found.columns if one.gives_away] == ["age"]
 
 
 def test_the_hospitals_own_codes_are_read_as_what_they_stand_for(tmp_path):

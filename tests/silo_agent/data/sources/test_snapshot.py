@@ -8,6 +8,7 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.snapshot import forget, pack, read_begun, unpack
 from silo_agent.data.table import Table, Written, name_of
+from silo_agent.storage.errors import LocalFileError
 from support.stores import Memory
 from support.studies import tiny_study
 
@@ -125,3 +126,28 @@ def test_a_record_that_is_its_own_patient_is_withdrawn_by_its_identifying_cells(
 
 def test_nothing_is_removed_where_nothing_was_kept():
     assert forget(Memory(), ["p4"]) == 0
+
+
+def test_a_row_with_a_cell_that_cannot_be_kept_is_left_out_alone():
+    columns = {"x": ["a", object(), "c"], "y": [1, 2, b"3"], "z": [4, 5, 6]}
+    table = Table("ward.csv", columns, [2, 3, 4], ("p", "q", "r"))
+    back, _, _ = unpack(pack(table, None, None))
+    assert (back.columns, list(back.rows), back.identities) == ({"x": ["a"], "y": [1], "z": [4]}, [2], ("p",))
+
+
+def test_rows_that_go_while_they_are_read_are_not_read_anew(file):
+    """Whoever removes them meanwhile would have the study go on with other rows than those that it began with."""
+
+    class Vanishing(Memory):
+        asked = 0
+
+        def kept(self):
+            self.asked += 1
+            return self.asked == 1
+
+        def recall(self):
+            msg = "gone"
+            raise LocalFileError(msg)
+
+    with pytest.raises(LocalFileError, match="gone"):
+        read_begun(file, SCHEMA, ["patient"], Vanishing())
