@@ -4,8 +4,11 @@ from hypothesis import strategies as st
 
 from crypto.entropy import SystemEntropy
 from crypto.errors import SealError
-from crypto.pki.at_rest import Vault
+from crypto.pki.at_rest import FormerKey, Vault
+from crypto.pki.identity import Identity, Role
 from support.entropy import SeededEntropy
+
+NORTH = Identity(Role.SILO, "north")
 
 
 @pytest.fixture
@@ -46,5 +49,6 @@ def test_any_change_is_noticed(silos, data):
         vault.open(changed)
 
 
-def test_a_vault_does_not_print_its_key(vault):
+def test_neither_a_vault_nor_a_former_key_prints_its_key(vault):
     assert repr(vault) == "Vault(secret)"
+    assert repr(FormerKey(NORTH, b"the key")) == f"FormerKey(identity={NORTH!r})"

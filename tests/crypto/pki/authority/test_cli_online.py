@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -84,6 +85,19 @@ def test_a_party_is_admitted_certified_and_revoked(run, online):
     assert "nothing of fedward://silo/north" in run("revoke", "issuing", *NORTH, "--reason", "left", code=1).output
 
 
+def test_a_coordinator_is_admitted_for_its_hosts_and_for_two_years_unless_days_are_given(run, online):
+    hub = ("--role", "coordinator", "--name", "hub", "--host", "hub.example", "--host", "b.hub.example")
+    for days, more in ((730, ()), (100, ("--days", "100"))):
+        admission = Token.parse(run("admit", "root", *hub, *more).stdout).admission
+        assert set(admission.hosts) == {"hub.example", "b.hub.example"}
+        assert (admission.expires - datetime.now(UTC)).total_seconds() / 86400 == pytest.approx(days, abs=1.0)
+        assert (admission.redeem_until - datetime.now(UTC)).total_seconds() / 86400 == pytest.approx(14, abs=1.0)
+    run("admit", "root", *NORTH, "--data-set", "north-ward", "--key", "a" * 64)
+    run("readmit", "root", "--out", "again.json")
+    again = {one.subject.identity.name: one for one in readmission.read(online / "again.json")}
+    assert (again["north"].expires - datetime.now(UTC)).total_seconds() / 86400 == pytest.approx(730, abs=0.5)
+
+
 def test_an_authority_gets_a_key_for_timestamps(run, online):
     key = run("timestamping", "issuing", "--name", "Stamps").output.split("key SHA-256 ")[1].split()[0]
     done = run("certify-timestamps", "root", "issuing/timestamping.csr", "--out", "issuing/timestamping.pem")
@@ -91,6 +105,7 @@ def test_an_authority_gets_a_key_for_timestamps(run, online):
     stamps = TimestampingAuthority.load(online / "issuing", passphrase=b"long and secret")
     bundle = Trust.load(online / "issuing" / "authority.pem", online / "issuing" / "root.crl.pem").bundle
     assert stamped(stamps.answer(query_for(b"x")), b"x", bundle, None)
+    assert (online / "issuing" / "timestamping.pem").stat().st_mode & 0o777 == 0o644, "everybody reads a certificate"
     run("certify-timestamps", "root", "issuing/timestamping.csr", "--out", "issuing/timestamping.pem", code=1)
 
 
@@ -101,7 +116,10 @@ def test_the_root_takes_back_an_admission_by_its_number(run, online):
     assert kinds == ["authority", "admission"]
     told = run("revoke", "root", "--serial", json.loads(lines[1])["serial"], "--reason", "typo").output
     assert "revoked the admission of fedward://silo/north" in told
-    assert "bring root/crl.pem to the issuing authority as root.crl.pem" in told
+    assert told.endswith(
+        "bring root/crl.pem to the issuing authority as root.crl.pem, and to\n"
+        "parties that fetch no lists, whose crls.pem holds the newest list of each authority\n"
+    )
     assert "the register is whole, SHA-256" in run("register", "root").stderr
     assert "fresh for 30 days" in run("crl", "root", "--days", "30", "--out", "all.pem").output
     assert (online / "all.pem").read_bytes() == (online / "root" / "crl.pem").read_bytes()

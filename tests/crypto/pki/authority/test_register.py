@@ -19,6 +19,7 @@ from crypto.pki.authority import root as authority
 from crypto.pki.authority.entries import REGISTER_FILE
 from crypto.pki.authority.register import HEAD_FILE, Head, Known, Register
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import key_fingerprint, parse_certificate
 from support.online import register_of
 
 
@@ -194,6 +195,38 @@ def test_the_earliest_date_of_a_revocation_counts_and_no_root_revokes_for_anothe
     authority.init(tmp_path / "next", "Next", 100, predecessor=root)
     with register_of(tmp_path / "next") as register:
         assert (register.index.revoked, register.index.taken_back) == ({}, {})
+
+
+def test_what_a_party_was_admitted_for_is_taken_back_until_it_is_admitted_anew(root, pem):
+    record(root, pem, NORTH)
+    with register_of(root) as register:
+        register.take_back(NORTH.identity.uri, "left")
+        assert set(register.index.taken_back) == {NORTH.identity.uri}
+        assert [(one["kind"], one.get("reason")) for one in register.entries()][1:] == [("party", "left")]
+        assert register.next_number() == 3
+        register.take_back(NORTH.identity.uri, "left again")
+        assert register.next_number() == 4
+
+
+def test_the_newest_certificate_of_an_authority_is_known_by_its_name_and_key(root):
+    pems = [certificate_of(root, name) for name in ("Online", "Online", "Other")]
+    with register_of(root) as register:
+        for pem, name in zip(pems, ("Online", "Online", "Other"), strict=True):
+            register.delegate(pem, name, ["hub.example"])
+        register.take_back("fedward://silo/online", "not an authority")
+        serials = [parse_certificate(pem).serial_number for pem in pems]
+        assert (register.delegated("Online"), register.delegated("Other")) == (serials[1], serials[2])
+        keys = [key_fingerprint(parse_certificate(pem).public_key()) for pem in pems]
+        assert [(one["key"], one["hosts"]) for one in register.own()[:3]] == [(key, ["hub.example"]) for key in keys]
+        with pytest.raises(EnrolmentError, match="delegated to no authority 'Nobody'"):
+            register.delegated("Nobody")
+
+
+def certificate_of(root, name):
+    """A certificate of an authority of that name, here another root's."""
+    folder = root.parent / f"{name}-{len(list(root.parent.iterdir()))}"
+    authority.init(folder, name, 100)
+    return (folder / "authority.pem").read_bytes()
 
 
 def test_only_the_authority_writes(root, pem):
