@@ -16,7 +16,7 @@ def read_token(text: str | None, file: Path | None) -> Token:
     if (text is None) == (file is None):
         msg = "give the token either with --token or with --token-file (- for the standard input)"
         raise EnrolmentError(msg)
-    if text is None and file is not None:
+    if file is not None:
         try:
             text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError) as error:

@@ -118,7 +118,8 @@ def test_a_certificate_before_its_time_is_named(trust, silos):
 
 def test_an_expired_authority_is_named(trust, authority_folder):
     pem = issue(authority_folder, leaf(*URIS), days=1000)
-    with pytest.raises(CertificateError, match="the authority 'Consortium of tests' expired"):
+    gone = "the authority 'Consortium of tests' expired on .* UTC; the consortium needs a new authority"
+    with pytest.raises(CertificateError, match=gone):
         trust.identify(pem, now=datetime.now(UTC) + timedelta(days=500))
 
 
@@ -331,6 +332,30 @@ def test_what_began_while_a_certificate_was_valid_goes_on_unless_it_is_revoked(t
         register.revoke(parse_certificate(pem).serial_number, now, "north", "lost")
     with pytest.raises(CertificateError, match="was revoked as of"):
         begun.identify(pem)
+
+
+def test_of_the_past_it_counts_what_had_been_revoked_by_then(tmp_path):
+    online, now = Online(tmp_path), datetime.now(UTC).replace(microsecond=0)
+    home = online.enrol("silo", "north")
+    pem, minute = (home / "certificate.pem").read_bytes(), timedelta(minutes=1)
+    online.authority.revoke("fedward://silo/north", None, now - minute, "left")
+    bundle = Bundle.read(online.pem)
+    lists = RevocationLists.read(online.authority.lists_pem(), bundle)
+    trust = Trust(online.pem, lambda: lists)
+    assert trust.identify(pem, as_of=now - minute - timedelta(seconds=1)).name == "north"
+    for asked in ({"as_of": now - minute}, {"as_of": now}, {"now": now - 2 * minute}, {}):
+        with pytest.raises(CertificateError, match="was revoked as of"):
+            trust.identify(pem, **asked)
+
+
+def test_a_program_adds_to_the_memory_of_keys_only_if_it_keeps_it(tmp_path):
+    home = Online(tmp_path / "online").enrol("silo", "north")
+    files, memory = [home / f"{name}.pem" for name in ("certificate", "key", "authority")], tmp_path / "known.jsonl"
+    own = Credential.load(*files, memory=memory)
+    assert not memory.exists()
+    assert own.chain_pem.startswith(own.certificate_pem)
+    Credential.load(*files, memory=memory, keeps=True)
+    assert memory.exists()
 
 
 def test_during_a_change_of_root_both_are_trusted(tmp_path, silos):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -9,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError
 from crypto.pki.authority import building
-from crypto.pki.chain import Bundle
+from crypto.pki.chain import Bundle, _spans
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import parse_certificate, to_pem
 from tests.support.online import week
@@ -41,6 +43,27 @@ def test_roots_and_issuing_authorities_in_any_order_and_each_once(parts):
     assert found.issuer_of(parse_certificate(parts["leaf"])).name == "One"
 
 
+def test_roots_are_kept_with_whom_they_delegated_to(parts):
+    found = Bundle.read(parts["issuing"] + parts["two"] + parts["one"])
+    two, one = found.roots
+    assert found.under({one.fingerprint}) == Bundle((one,), found.issuing)
+    assert found.under({two.fingerprint}) == Bundle((two,), ())
+    assert found.under({one.fingerprint, two.fingerprint}) == found
+    assert (found.root(two.fingerprint), found.root("none")) == (two, None)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "spans"),
+    [(0, 0, True), (1, -1, True), (1, 0, True), (0, -1, True), (-1, 0, False), (0, 1, False), (-1, 1, False)],
+)
+def test_an_authority_spans_what_lies_within_its_time(parts, begins, ends, spans):
+    key, hour = parts["keys"][0], timedelta(hours=1)
+    first, last = week()
+    times = (first + begins * hour, last + ends * hour)
+    inner, outer = (parse_certificate(building.root("One", key, one)) for one in (times, (first, last)))
+    assert _spans(outer, inner) is spans
+
+
 def test_what_no_root_of_the_file_signed_is_named(parts):
     with pytest.raises(CertificateError, match="'Online' in the authority's file was signed by no root of the file"):
         Bundle.read(parts["two"] + parts["issuing"])
@@ -62,12 +85,16 @@ def test_a_root_of_version_05_has_nobody_under_it(parts):
 
 def test_an_issuing_authority_that_may_delegate_on_or_sign_no_lists_is_refused(parts):
     above = parse_certificate(parts["one"])
-    for path_length, signs_lists in ((1, True), (None, True), (0, False)):
-        usage = building._key_usage(authority=True)
+    usages = {
+        True: building._key_usage(authority=True),
+        False: _without_lists(),
+        None: building._key_usage(authority=False),
+    }
+    for path_length, signs_lists in ((1, True), (None, True), (0, False), (0, None)):
         builder = (
             building._builder(building.common_name("Bad"), above.subject, parts["keys"][2].public_key(), week())
             .add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
-            .add_extension(usage if signs_lists else _without_lists(), critical=True)
+            .add_extension(usages[signs_lists], critical=True)
         )
         bad = to_pem(builder.sign(parts["keys"][0], hashes.SHA256()))
         with pytest.raises(CertificateError, match="'Bad' in the authority's file is no issuing certificate"):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from crypto.errors import EnrolmentError
 from crypto.pki.authority.root import read_request
-from crypto.pki.enrolment import create_request
+from crypto.pki.enrolment import create_request, request_of
 from crypto.pki.identity import Identity, Role, Subject
 
 HUB = Subject(Identity(Role.COORDINATOR, "hub"))
@@ -35,6 +37,19 @@ def test_a_key_is_never_overwritten(tmp_path):
     with pytest.raises(EnrolmentError, match=r"request\.csr exists already"):
         create_request(tmp_path, HUB)
     assert (tmp_path / "old.pem").read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["nothing", "protected", "of another curve", "certificate"])
+def test_what_is_no_plain_key_of_a_curve_asks_for_nothing(kind):
+    key = ec.generate_private_key(ec.SECP256R1())
+    protection = serialization.BestAvailableEncryption(b"secret")
+    if kind == "of another curve":
+        key, protection = rsa.generate_private_key(65537, 2048), serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
+    if kind in ("nothing", "certificate"):
+        pem = b"" if kind == "nothing" else pem.replace(b"PRIVATE KEY", b"CERTIFICATE")
+    with pytest.raises(EnrolmentError, match=r"key\.pem cannot be read as a private key"):
+        request_of(pem, NORTH)
 
 
 def test_impossible_hosts_leave_no_key_behind(tmp_path):

@@ -138,9 +138,15 @@ def test_two_programs_share_the_memory_and_only_who_keeps_it_writes(tmp_path):
 def test_it_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     keys, synced = remembering(tmp_path), []
     real = known_keys.os.fsync
-    monkeypatch.setattr(known_keys.os, "fsync", lambda handle: synced.append(handle) or real(handle))
+
+    def noted(handle):
+        synced.append((tmp_path / "known.jsonl").read_bytes())
+        real(handle)
+
+    monkeypatch.setattr(known_keys.os, "fsync", noted)
     meet(keys, shown())
-    assert len(synced) == 1
+    assert synced == [(tmp_path / "known.jsonl").read_bytes()], "all of it had left the program by then"
+    assert FIRST.encode() in synced[0]
 
     def full(_handle):
         raise OSError(28, "No space left on device")
@@ -302,3 +308,8 @@ def test_who_was_enrolled_by_version_0_6_begins_an_open_memory_and_nobody_else(t
         assert read_memory(home / "known.jsonl").open is opened
     with pytest.raises(CertificateError, match="this party has not met it before"):
         credential(new).trust.examine((old / "certificate.pem").read_bytes())
+
+
+def test_a_memory_that_cannot_be_opened_is_told(tmp_path):
+    with pytest.raises(CertificateError, match=r"known\.jsonl cannot be read \(No such file or directory\); fix its"):
+        read_memory(tmp_path / "known.jsonl")

@@ -196,3 +196,16 @@ def test_the_newest_admission_for_the_very_key_is_taken_whichever_lasts_longest(
     serve(online, admissions=readmission.to_json([newest, made, others]))
     online.renew(home)
     assert admitted(home)[1] == newest.expires < made.expires
+
+
+def test_a_file_of_admissions_that_is_too_long_is_not_read(tmp_path, monkeypatch):
+    path = tmp_path / "admissions.json"
+    path.write_bytes(readmission.to_json([]))
+    size = path.stat().st_size
+    for most, taken in ((size + 1, True), (size, True), (size - 1, False)):
+        monkeypatch.setattr(readmission, "_MAX_BYTES", most)
+        if taken:
+            assert readmission.read(path) == []
+            continue
+        with pytest.raises(CertificateError, match=r"admissions\.json is not what"):
+            readmission.read(path)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC
 
 import pytest
 from cryptography import x509
@@ -100,6 +101,21 @@ def test_a_request_must_prove_its_key(root, north):
         authority.sign(root, altered, subject=NORTH, days=9)
 
 
+def test_extensions_are_critical_as_rfc_5280_demands(root, north):
+    """RFC 5280, 4.2.1: basic constraints and key usage of an authority are critical, names of a leaf are not."""
+    own = x509.load_pem_x509_certificate((root / "authority.pem").read_bytes())
+    leaf = x509.load_pem_x509_certificate(authority.sign(root, north, subject=NORTH, days=9))
+    kinds = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectKeyIdentifier)
+    assert [own.extensions.get_extension_for_class(kind).critical for kind in kinds] == [True, True, False]
+    kinds = (x509.KeyUsage, x509.ExtendedKeyUsage, x509.SubjectAlternativeName)
+    assert [leaf.extensions.get_extension_for_class(kind).critical for kind in kinds] == [True, False, False]
+
+
+def test_an_admission_is_dated_in_whole_seconds(root):
+    token = authority.admit(root, NORTH, days=9, redeem_days=2)
+    assert (token.admission.made.microsecond, token.admission.made.tzinfo) == (0, UTC)
+
+
 def test_times_are_bounded(root, north, tmp_path):
     for days in (0, -1, 40_000):
         with pytest.raises(EnrolmentError, match="fix --days"):
@@ -118,6 +134,13 @@ def test_a_passphrase_is_needed_where_one_was_given(tmp_path, north):
             authority.sign(root, north, subject=NORTH, days=9, passphrase=wrong)
     pem = authority.sign(root, north, subject=NORTH, days=9, passphrase=b"long and secret")
     assert Trust((root / "authority.pem").read_bytes()).identify(pem) == NORTH.identity
+
+
+def test_a_key_that_only_looks_protected_is_not_opened(root, north):
+    key = root / "authority.key"
+    key.write_bytes(b"ENCRYPTED, it says\n" + key.read_bytes())
+    with pytest.raises(EnrolmentError, match="the authority's key cannot be opened"):
+        authority.sign(root, north, subject=NORTH, days=9, passphrase=b"long and secret")
 
 
 def test_files_that_are_missing_or_mixed_up_are_named(root, north, tmp_path):

@@ -50,6 +50,7 @@ def test_two_stamps_of_one_digest_have_the_time_asked_and_numbers_of_their_own(a
     found = [tsp.TimeStampResp.load(authority.answer(query_for(b"x"), now=AT)) for _ in range(2)]
     infos = [one["time_stamp_token"]["content"]["encap_content_info"]["content"].parsed for one in found]
     assert {info["gen_time"].native for info in infos} == {AT}
+    assert {info["accuracy"]["seconds"].native for info in infos} == {1}, "the time is cut to whole seconds"
     assert len({info["serial_number"].native for info in infos}) == 2
     assert len({info["nonce"].native for info in infos}) == 2
 

@@ -10,6 +10,7 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
+from crypto.pki.authority.service import est
 from crypto.pki.authority.service.est import EST, MAX_BODY, Est
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
@@ -210,3 +211,20 @@ def test_lists_are_handed_out_while_somebody_else_waits_for_newer_ones(online, m
     go.set()
     other.join(60)
     assert application._newest() == first
+
+
+def test_of_many_callers_those_are_forgotten_who_have_not_asked_lately(monkeypatch):
+    monkeypatch.setattr(est, "_MOST_CALLERS", 2)
+    now = [1000.0]
+    pace = est._Pace(lambda: now[0])
+    for _ in range(est.RENEWALS):
+        assert pace.allows("early")
+    now[0] += 30
+    assert [pace.allows("late") for _ in range(est.RENEWALS + 1)] == [True] * est.RENEWALS + [False]
+    assert not pace.allows("early"), "a third caller takes nobody's count away who asked in the last minute"
+    assert pace.allows("third")
+    assert set(map(len, pace._asked.values())) == {est.RENEWALS, 1}
+    now[0] += 31
+    assert pace.allows("fourth")
+    assert len(pace._asked) == 3, "the early one has gone"
+    assert not pace.allows("late")
