@@ -18,6 +18,7 @@ from coordinator.core.state import Phase
 from policies.plan import quorum
 from silo_agent.core.bonds import Bonds, SurvivorsError
 from silo_agent.protocol.attempt import Attempt
+from support import searched_rounds
 from support.searched_rounds import RoundSearch
 from support.searched_silo import World
 from support.searched_sums import Search, essence, freer
@@ -159,8 +160,8 @@ def test_who_is_freer_may_do_all_that_another_may_and_stays_freer():
     ],
 )
 def test_every_state_of_a_round_ends_and_no_honest_silo_is_named(silos, attempts, hostile, recovers, faults):
-    least = quorum.least(silos, 1)
-    reached = RoundSearch(silos, least, attempts, hostile, recovers, faults).run()
+    least, restarts = quorum.least(silos, 1), WHOLE or (hostile, faults, silos) == (0, 0, 4)
+    reached = RoundSearch(silos, least, attempts, hostile, recovers, faults, restarts).run()
     sys.stdout.write(f"{reached}\n")
     assert not reached.fault, reached.fault
     assert reached.finished
@@ -179,6 +180,18 @@ def test_it_finds_a_phase_that_never_ends(monkeypatch):
     told = wrong(attempts=1)
     assert "never ends" in told, told
     assert "spoils the sum" in told
+
+
+def test_it_finds_a_coordinator_that_forgets(monkeypatch):
+    real = searched_rounds.record.load
+
+    def forgetful(kind, text):
+        progress = real(kind, text)
+        return replace(progress, round=replace(progress.round, complaints=()))
+
+    monkeypatch.setattr(searched_rounds.record, "load", forgetful)
+    told = wrong(attempts=1, restarts=True)
+    assert "Then a coordinator that begins again goes on from another state" in told, told
 
 
 def test_it_finds_an_honest_silo_that_is_named(monkeypatch):

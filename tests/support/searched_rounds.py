@@ -21,6 +21,7 @@ from coordinator.core.events import Added, Answered, Complained, Confirmed, Even
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
 from coordinator.core.study import LIVE, Progress, Script
+from protos import record
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Task, Tensor, UploadHeader
 from silo_agent.core.bonds import Bonds, SurvivorsError
 from support.searched_silo import NAMES, SUM_DIGEST
@@ -70,6 +71,8 @@ class RoundSearch:
     recovers: bool = True
     faults: int = 0
     """So often an honest silo falls silent or loses its keys."""
+    restarts: bool = False
+    """Whether the coordinator ends and begins again from what it has stored, in every state."""
     reached: Reached = field(default_factory=Reached)
 
     def run(self) -> Reached:
@@ -123,6 +126,8 @@ class RoundSearch:
         for one in state.progress.silos:
             if one.why and one.name != self._bad:
                 return f"{one.name}, which is honest, leaves the study: {one.why}"
+        if self.restarts and _restarted(state.progress) != state.progress:
+            return "a coordinator that begins again goes on from another state"
         return ""
 
     def _waits(self, state: Standing) -> bool:
@@ -277,6 +282,11 @@ class RoundSearch:
             ),
             fair,
         )
+
+
+def _restarted(progress: Progress) -> Progress:
+    """The study as a coordinator has it that begins again from what it has stored."""
+    return studies.restart_clock(record.load(Progress, record.dump(progress)), 0.0)[0]
 
 
 def _complained(round_: Round, name: str, about: str, liar: str) -> Complained:
