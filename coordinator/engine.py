@@ -57,7 +57,7 @@ from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.sums.adding import make_sum
-from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
+from coordinator.work import check_fetch, check_present, check_upload, liar_of, signed_note, work_in
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import Spoilt
 from crypto.secagg.voids import Void
@@ -348,6 +348,16 @@ class Engine:
             except OutOfTurnError:
                 self._spool.clear(place)
                 raise
+
+    def signed_note(self, header: UploadHeader) -> tuple[bytes, bytes]:
+        """What the sender of a shares note whose bytes are all on disk has to have signed in it, and its signature.
+
+        Raises `OutOfTurnError`, `RecoveryRefused`.
+        """
+        with self._changed:
+            self.keep(header.place)
+            round_, study = self._round(header.place), self._study(header.place.study)
+        return signed_note(round_, study, header, self._intake.content(header))
 
     def finish_upload(self, header: UploadHeader, signature: bytes) -> None:
         """Check an upload whose bytes are all on disk, give it its final name and count it once.

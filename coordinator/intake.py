@@ -65,6 +65,12 @@ class Intake:
         chunks.check(offset, data)
         self._spool.append(self._partial(header), offset, data)
 
+    def content(self, header: UploadHeader) -> bytes:
+        """Return the bytes of a small upload whose chunks are all here. Raises FileNotFoundError if they are gone."""
+        published = self._complete(header) is not None
+        where = self._spool.complete(header.place, header.slot, header.silo) if published else self._partial(header)
+        return where.read_bytes()
+
     def settle(self, header: UploadHeader, signature: bytes) -> None:
         """Check, publish and record an upload whose chunks are all here.
 

@@ -45,6 +45,7 @@ from protos.messages import (
     PROTOCOL,
     Member,
     MessageError,
+    Note,
     Publication,
     Task,
     UploadHeader,
@@ -284,6 +285,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
                 msg = f"upload: the stream ended at {length} of {header.size} bytes; resume at {length}"
                 raise ResumeError(msg)
             self._caller.name(context)
+            if header.kind == Note.SHARES:
+                self._caller.verify(context, header.silo, *self._engine.signed_note(header))
             self._engine.finish_upload(header, first.signature)
         return silo_pb2.UploadReply()
 

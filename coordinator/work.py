@@ -11,8 +11,11 @@ from coordinator.core.study import Life, Progress
 from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
+from crypto.secagg.dealt.bundles import signed
 from crypto.secagg.dealt.complaints import Complaint
+from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.documents.study import Study
+from policies.plan import quorum
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
@@ -151,6 +154,19 @@ def complaint_of(silo: str, confirm: Confirm) -> Complaint:
     """Return what a silo signs that complains with evidence."""
     place = confirm.place
     return Complaint.read(place.study, (place.round, place.attempt), confirm.culprit, silo, confirm.evidence)
+
+
+def signed_note(round_: Round, study: Study, header: UploadHeader, note: bytes) -> tuple[bytes, bytes]:
+    """Return what the sender of a shares note has to have signed in it, and its signature.
+
+    Without this check a silo could send a note whose upload it has signed, and which no reader accepts: the readers
+    would dispute it, each against itself. Raises `RecoveryRefused` for a malformed note.
+    """
+    place = header.place
+    own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in round_.members)
+    attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
+    tensors = list(map(str, round_.tensors))
+    return signed(note, header.silo, attempt, tensors, round_.names, quorum.needed(study))
 
 
 def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:

@@ -18,8 +18,8 @@ from typing import Any, Final
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase
 from crypto.errors import RecoveryRefused
 from crypto.rings.adding import added
-from crypto.secagg.dealt.bundles import Published
-from crypto.secagg.unmasking import Bundle, _bundle_message
+from crypto.secagg.dealt.bundles import Published, to_sign
+from crypto.secagg.unmasking import Bundle
 from crypto.secagg.words import Word
 from protos.chunks import ChunkList
 from protos.messages import RINGS, Answer, Confirm, Place, UploadHeader
@@ -130,7 +130,7 @@ def bend_shares(plan: Plan) -> None:
         box = read.sealed[_victim(own)]
         body = note[: read.signed].replace(box, box[:-1] + bytes([box[-1] ^ 1]))
         if place not in signed:  # a signature is another one each time, and one attempt has one note
-            message = _bundle_message(attempt, own.me, sorted(tensors), threshold, body)
+            message = to_sign(attempt, own.me, sorted(tensors), threshold, body)
             signed[place] = own._credential.sign(message)  # noqa: SLF001  # as its own agent signs
         return body + signed[place]
 

@@ -12,7 +12,6 @@ other secrets). Then, as soon as the greetings of the others have arrived, `meet
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +27,7 @@ from crypto.errors import RosterRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.pki.reading import parse_certificate, subject_of
+from crypto.secagg.survivors import roster_digest
 from crypto.stream import KEY_BYTES, derive
 
 MAX_SIGNATURE = 72
@@ -100,10 +100,8 @@ class Roster:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over study and entries, lowercase hex. Labels and signatures name this roster by it."""
-        parts: list[bytes | str] = [self.study]
-        for entry in self.entries:
-            parts += [entry.name, entry.certificate_pem, entry.public, entry.kem, entry.signature]
-        return hashlib.sha256(canonical("roster", *parts)).hexdigest()
+        own = ((one.name, one.certificate_pem, one.public, one.kem, one.signature) for one in self.entries)
+        return roster_digest(self.study, own)
 
     def entry(self, name: str) -> RosterEntry:
         """Return the member of that name. Raises `RosterRefused` if there is none."""

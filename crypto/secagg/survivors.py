@@ -19,7 +19,8 @@ reveal that is of no use lies at who made it (docs/design/sums.md, "Spoilt sums"
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from crypto.canonical import canonical
@@ -28,6 +29,14 @@ from crypto.pki.certificates import Trust
 from crypto.pki.identity import Identity, Role
 
 _MIN_SILOS = 2
+Entry = tuple[str, bytes, bytes, bytes, bytes]
+"""A member of a roster: name, certificate, its two public keys, and its signature over them."""
+
+
+def roster_digest(study: str, entries: Iterable[Entry]) -> str:
+    """Return SHA-256 over a study and its roster, lowercase hex. Labels and signatures name the roster by it."""
+    parts = [part for entry in entries for part in entry]
+    return hashlib.sha256(canonical("roster", study, *parts)).hexdigest()
 
 
 def threshold(silos: int, colluders: int, min_silos: int) -> int:

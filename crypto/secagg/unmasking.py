@@ -37,6 +37,7 @@ from crypto.secagg.dealt.bundles import (
     Spot,
     commit_keys,
     commit_note_key,
+    to_sign,
 )
 from crypto.secagg.dealt.bundles import bound as _bound
 from crypto.secagg.dealt.bundles import commit as _commit
@@ -170,7 +171,7 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
         bound = _bound("deposit", attempt, me, tensor)
         pieces.append(seal_under(derive(secrets.keys[tensor], bound), b"".join(deposited), bound, entropy))
     body = b"".join(pieces)
-    return body + credential.sign(_bundle_message(attempt, me, tensors, threshold, body))
+    return body + credential.sign(to_sign(attempt, me, tensors, threshold, body))
 
 
 def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
@@ -226,7 +227,7 @@ def examine(  # noqa: PLR0917  # a complaint, and what it is about
 def _require_signed(  # noqa: PLR0917  # a note, and what it is a note of
     blob: bytes, note: Published, entry: RosterEntry, tensors: list[str], threshold: int, trust: Trust
 ) -> None:
-    message = _bundle_message(note.attempt, note.owner, tensors, threshold, blob[: note.signed])
+    message = to_sign(note.attempt, note.owner, tensors, threshold, blob[: note.signed])
     try:
         entry.verify(trust, message, blob[note.signed :])
     except SignatureRefused:
@@ -462,10 +463,6 @@ def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> by
     """
     other = {owner, holder} & set(pairs)
     return derive(b"".join(pairs[name] for name in sorted(other or set(pairs))), bound)
-
-
-def _bundle_message(attempt: AttemptRef, owner: str, tensors: Sequence[str], threshold: int, body: bytes) -> bytes:
-    return canonical("shares note", attempt.canonical(), owner, threshold, body, *tensors)
 
 
 def _reveal_context(survivors: SurvivorList, sender: str) -> bytes:

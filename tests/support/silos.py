@@ -17,9 +17,12 @@ from coordinator.server import Server
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from crypto.rings.rings import ckks_public, ring_of
+from crypto.secagg.dealt.bundles import MAGIC, body_bytes, to_sign
 from crypto.secagg.holding import Holding
 from crypto.secagg.layout import sealed_values
+from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.documents.study import Study
+from policies.plan import quorum
 from policies.plan.release import plan
 from protos import chunks, codec
 from protos.messages import (
@@ -121,6 +124,7 @@ class Silo(Caller):
         self.study, self.session, self.model = study, session, ""
         self.committed, self.round = "", 0
         """The model that the current round builds on: an attempt that fails leaves no other."""
+        self._shares: dict[Place, bytes] = {}
         self.listed = b""
         """The hashes that came with the last download."""
 
@@ -225,6 +229,20 @@ class Silo(Caller):
         seed = hashlib.sha256(f"{self.name} {place} {tensor}".encode()).digest()
         return sealed(kind, values, int.from_bytes(seed[:8], "big"))
 
+    def shares(self, work: Work) -> bytes:
+        """A signed note whose shares nobody could open, the same for the same attempt."""
+        place = work.place
+        assert place is not None
+        if place not in self._shares:
+            names = [member.silo for member in work.roster]
+            own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in work.roster)
+            attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
+            tensors = [release.tensor for release in plan(self.study).round(place.round)]
+            body = MAGIC.ljust(body_bytes(len(set(tensors)), len(names)), b"x")
+            message = to_sign(attempt, self.name, tensors, quorum.needed(self.study), body)
+            self._shares[place] = body + self.credential.sign(message)
+        return self._shares[place]
+
     def publication(self, **values: float) -> Publication:
         """All that the study lists; a metric has the value given for it."""
         return Publication(
@@ -260,6 +278,7 @@ class Silo(Caller):
         elif task in NOTES:
             # What the others would open: the model that they are to hold; anything of the other notes.
             content = (self.model if task is Task.SHARE else f"{NOTES[task]} of {self.name} at {place}").encode()
+            content = self.shares(work) if task is Task.EXCHANGE else content
             tensor = work.tensor if task is Task.REVEAL else None
             self.upload(self.header(place, content, NOTES[task], tensor=tensor), content)
         elif task is Task.SIGN:

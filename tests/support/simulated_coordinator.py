@@ -12,6 +12,9 @@ from hashlib import sha256
 
 import grpc
 import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from numpy.typing import NDArray
 
 from coordinator.core import study as studies
@@ -34,17 +37,18 @@ from coordinator.core.state import Phase, Round
 from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
+from coordinator.work import check_fetch, check_present, check_upload, liar_of, signed_note, work_in
 from crypto.canonical import canonical
-from crypto.errors import FrameError
+from crypto.errors import CryptoError, SignatureRefused
 from crypto.pki.certificates import Credential
+from crypto.pki.reading import parse_certificate
 from crypto.rings.rings import ring_of
 from crypto.secagg.agreement import Roster, RosterEntry
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos import record
-from protos.messages import RINGS, SUM, Answer, Confirm, Part, Place, Signature, Task, Tensor, UploadHeader, Work
+from protos.messages import RINGS, SUM, Answer, Confirm, Note, Part, Place, Signature, Task, Tensor, UploadHeader, Work
 from silo_agent.protocol.client import CallRefused
 from support.contents import digest_of
 
@@ -54,6 +58,14 @@ Slot = tuple[Place, str, str]
 
 class ContentConflictError(Exception):
     """A silo sent other bytes for a slot that holds some: the alarm of invariant 4."""
+
+
+def require_signed(certificate_pem: bytes, message: bytes, signature: bytes) -> None:
+    try:
+        parse_certificate(certificate_pem).public_key().verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        msg = "the signature does not fit the signed bytes"
+        raise SignatureRefused(msg) from None
 
 
 @dataclass(frozen=True)
@@ -144,13 +156,16 @@ class SimulatedCoordinator:
                 check_upload(round_, self.study, header)
                 if header.kind in RINGS:
                     read_frames(header.kind, content)
+                if header.kind == Note.SHARES:
+                    member = next(one for one in round_.members if one.silo == header.silo)
+                    require_signed(member.certificate_pem, *signed_note(round_, self.study, header, content))
                 self.content[key] = self.seen[key] = content
             check_present(round_, header.silo)
             if header.silo in round_.waiting_for:
                 self._apply(Uploaded(header, signature))
         except OutOfTurnError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
-        except (FrameError, ValueError) as error:
+        except (CryptoError, ValueError) as error:
             raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:

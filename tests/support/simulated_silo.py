@@ -22,11 +22,11 @@ from structlog.testing import capture_logs
 from crypto.entropy import SystemEntropy
 from crypto.errors import RecoveryRefused
 from crypto.pki.certificates import Credential
-from crypto.secagg.dealt.bundles import Published
+from crypto.secagg.dealt.bundles import Published, to_sign
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import Bundle, _bundle_message, _held, _open_reveal
+from crypto.secagg.unmasking import Bundle, _held, _open_reveal
 from crypto.secagg.words import Word
 from policies.documents.policy import load_policy
 from policies.documents.study import Study
@@ -421,7 +421,7 @@ class WitnessedMembership(Membership):
         boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
         if boxes != read.sealed and place not in self.silo.dealt:
             body = note[: read.signed].replace(b"".join(read.sealed.values()), b"".join(boxes.values()))
-            message = _bundle_message(self.attempt(place), self.me, sorted(tensors), threshold, body)
+            message = to_sign(self.attempt(place), self.me, sorted(tensors), threshold, body)
             self.silo.dealt[place] = body + self.silo.credential.sign(message)
         return self.silo.dealt.get(place, note)
 

@@ -35,6 +35,18 @@ MAX_SIGNATURE: Final = 72
 _HASH = 32
 
 
+def _sealed_bytes(tensors: int, members: int) -> tuple[int, int]:
+    """How many bytes a holder's sealed shares have, and a tensor's sealed deposit."""
+    return len(PARTS) * SHARE_BYTES * tensors + SEAL_BYTES, KEY_BYTES * (members - 1) + SEAL_BYTES
+
+
+def body_bytes(tensors: int, members: int) -> int:
+    """Return how many bytes a note of so many tensors and members has without its signature."""
+    shares, deposit = _sealed_bytes(tensors, members)
+    end = len(MAGIC) + _HASH + (WORD_BYTES + _HASH + shares) * members
+    return end + tensors * (len(PARTS) * _HASH * (1 + members) + _HASH * (members - 1) + deposit)
+
+
 @dataclass(frozen=True)
 class Published:
     """What everybody reads in a shares note. Nothing of it is secret."""
@@ -62,9 +74,8 @@ class Published:
     def parse(cls, blob: bytes, owner: str, attempt: AttemptRef, tensors: Iterable[str], names: Sequence[str]) -> Self:
         """Cut a note of a roster of these names. Raises `RecoveryRefused` if it is malformed."""
         ordered, others = sorted(set(tensors)), [name for name in names if name != owner]
-        shares, deposit = len(PARTS) * SHARE_BYTES * len(ordered) + SEAL_BYTES, KEY_BYTES * len(others) + SEAL_BYTES
-        end = len(MAGIC) + _HASH + (WORD_BYTES + _HASH + shares) * len(names)
-        end += len(ordered) * (len(PARTS) * _HASH * (1 + len(names)) + _HASH * len(others) + deposit)
+        shares, deposit = _sealed_bytes(len(ordered), len(names))
+        end = body_bytes(len(ordered), len(names))
         if not end < len(blob) <= end + MAX_SIGNATURE or not blob.startswith(MAGIC):
             msg = (
                 f"the shares note of {owner!r} is cut or of another version; have it sent again, then begin a new"
@@ -112,6 +123,23 @@ class Published:
     def commits_to(self, holder: str, key: bytes) -> bool:
         """Whether the owner has committed to this key for the holder's note."""
         return hmac.compare_digest(self.note_keys[holder], commit_note_key(self.attempt, self.owner, holder, key))
+
+
+def to_sign(attempt: AttemptRef, owner: str, tensors: Iterable[str], threshold: int, body: bytes) -> bytes:
+    """Return what a note's owner signs: the note without its signature, and what it is a note of."""
+    return canonical("shares note", attempt.canonical(), owner, threshold, body, *sorted(set(tensors)))
+
+
+def signed(  # noqa: PLR0917  # a note, and what it is a note of
+    blob: bytes, owner: str, attempt: AttemptRef, tensors: Sequence[str], names: Sequence[str], threshold: int
+) -> tuple[bytes, bytes]:
+    """Return what the owner of this note has to have signed, and its signature. `names`: the roster's, in order.
+
+    Whoever relays notes checks it, so that no reader has to say of another what only the two of them have seen. Raises
+    `RecoveryRefused` if the note is malformed.
+    """
+    end = Published.parse(blob, owner, attempt, tensors, names).signed
+    return to_sign(attempt, owner, tensors, threshold, blob[:end]), blob[end:]
 
 
 def liar(  # noqa: PLR0917  # a note, and what it is a note of
