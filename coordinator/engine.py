@@ -359,6 +359,10 @@ class Engine:
             round_, study = self._round(header.place), self._study(header.place.study)
         return signed_note(round_, study, header, self._intake.content(header))
 
+    def discard(self, header: UploadHeader) -> None:
+        """Delete the bytes of an upload that is not taken."""
+        self._intake.discard(header)
+
     def finish_upload(self, header: UploadHeader, signature: bytes) -> None:
         """Check an upload whose bytes are all on disk, give it its final name and count it once.
 

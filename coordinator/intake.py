@@ -71,6 +71,10 @@ class Intake:
         where = self._spool.complete(header.place, header.slot, header.silo) if published else self._partial(header)
         return where.read_bytes()
 
+    def discard(self, header: UploadHeader) -> None:
+        """Delete an upload that is not taken."""
+        self._spool.discard(self._partial(header))
+
     def settle(self, header: UploadHeader, signature: bytes) -> None:
         """Check, publish and record an upload whose chunks are all here.
 

@@ -286,9 +286,17 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
                 raise ResumeError(msg)
             self._caller.name(context)
             if header.kind == Note.SHARES:
-                self._caller.verify(context, header.silo, *self._engine.signed_note(header))
+                self._require_signed(context, header)
             self._engine.finish_upload(header, first.signature)
         return silo_pb2.UploadReply()
+
+    def _require_signed(self, context: grpc.ServicerContext, header: UploadHeader) -> None:
+        """Take no shares note that its sender has not signed. Raises `CryptoError`."""
+        try:
+            self._caller.verify(context, header.silo, *self._engine.signed_note(header))
+        except CryptoError:
+            self._engine.discard(header)
+            raise
 
     @mapped
     def UploadStatus(

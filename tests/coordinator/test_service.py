@@ -613,6 +613,28 @@ def test_what_the_disk_has_altered_comes_again(server, gathering):
     assert silo.stored(header) == (COUNT_BYTES, True)
 
 
+def test_a_shares_note_that_its_sender_has_not_signed_reaches_nobody_and_the_right_one_does(scene):
+    status = scene.play(lambda s: s.phase == "exchange" and len(s.waiting_for) == len(s.members))
+    silo, other = list(scene.silos.values())[:2]
+    place, note = Place(scene.study.digest, status.round, status.attempt), silo.shares(silo.poll())
+    theirs = other.shares(other.poll())
+    for bad, code, why in (
+        (note[:-1] + bytes([note[-1] ^ 1]), Code.UNAUTHENTICATED, "does not fit the signed bytes"),
+        (note[:400] + bytes([note[400] ^ 1]) + note[401:], Code.UNAUTHENTICATED, "does not fit the signed bytes"),
+        (theirs, Code.UNAUTHENTICATED, "does not fit the signed bytes"),
+        (b"shares", Code.INVALID_ARGUMENT, f"the shares note of '{silo.name}' is cut or of another version"),
+    ):
+        header = silo.header(place, bad, Note.SHARES)
+        for _ in range(2):
+            with refused(code, why):
+                silo.upload(header, bad)
+        assert silo.name in scene.status().waiting_for
+        with refused(Code.FAILED_PRECONDITION, ""):
+            other.download(place, Note.SHARES, of_silo=silo.name)
+    silo.upload(silo.header(place, note, Note.SHARES), note)
+    assert silo.name not in scene.status().waiting_for
+
+
 def test_a_residue_that_is_not_reduced(scene, gathering):
     silo, place, content = gathering
     bad = b"\xff" * 27 + content[27:]

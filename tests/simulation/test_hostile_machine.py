@@ -104,6 +104,11 @@ class Hostile(Disturbed):
         self.act(number, hostility.garble, kind, at)
         self.go_on(after, first)
 
+    @rule(number=numbers, after=turns, first=numbers)
+    def leave_its_note_unsigned(self, number, after, first):
+        self.act(number, hostility.leave_its_note_unsigned)
+        self.go_on(after, first)
+
     @rule(number=numbers, away=numbers, after=turns, first=numbers)
     def share_another_model(self, number, away, after, first):
         """A hostile silo is ready to, and another one misses a round."""

@@ -180,6 +180,18 @@ def test_a_reveal_of_no_use_changes_nothing_where_the_others_suffice(among):
     assert not any(one.why for one in progress.silos)
 
 
+# --- notes ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_a_note_that_its_owner_has_not_signed_is_silence_and_costs_no_reader_anything(among, mode):
+    """If it were relayed, every reader would dispute it, and whoever did so twice would be left out."""
+    run = among(5, 1, (ELM,), mode=mode)
+    hostility.leave_its_note_unsigned(run.federation.silos[ELM])
+    progress = run.to_its_end()
+    assert progress.life is Life.FINISHED
+    assert set(run.federation.coordinator.round.complaints) <= {ELM}, "its own: its upload was refused"
+    assert {one.name for one in progress.silos if one.why} <= {ELM}
+
+
 # --- complaints -------------------------------------------------------------------------------------------------------
 def test_who_deals_wrong_shares_is_named_by_the_key_of_that_note_and_not_its_victim(among):
     run = among(4, 1, [BIRCH])

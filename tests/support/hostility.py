@@ -103,6 +103,16 @@ def garble(silo: SimulatedSilo, kind: Note, place: int) -> None:
     silo.bends = bend
 
 
+def leave_its_note_unsigned(silo: SimulatedSilo) -> None:
+    """Sign the upload of a shares note and not the note, and find nothing wrong with it."""
+
+    def bend(header: UploadHeader, content: bytes) -> bytes:
+        return content[:-1] + bytes([content[-1] ^ 1]) if header.kind == Note.SHARES else content
+
+    silo.bends = bend
+    _saying(silo, Task.CHECK, lambda confirm: Confirm(confirm.place, Task.CHECK))
+
+
 def share_another_model(silo: SimulatedSilo) -> None:
     """Share a model that nobody has made with silos that were away, sealed as the right one would be."""
 

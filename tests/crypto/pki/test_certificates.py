@@ -354,6 +354,8 @@ def test_a_program_adds_to_the_memory_of_keys_only_if_it_keeps_it(tmp_path):
     own = Credential.load(*files, memory=memory)
     assert not memory.exists()
     assert own.chain_pem.startswith(own.certificate_pem)
+    assert (own.ends, own.named) == (ends(own.certificate_pem), True)
+    assert timedelta(days=299) < own.admitted_until - datetime.now(UTC) < timedelta(days=800)
     Credential.load(*files, memory=memory, keeps=True)
     assert memory.exists()
 

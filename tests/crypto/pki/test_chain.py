@@ -87,8 +87,8 @@ def test_an_issuing_authority_that_may_delegate_on_or_sign_no_lists_is_refused(p
     above = parse_certificate(parts["one"])
     usages = {
         True: building._key_usage(authority=True),
-        False: _without_lists(),
-        None: building._key_usage(authority=False),
+        False: _signing(certificates=True, lists=False),
+        None: _signing(certificates=False, lists=True),
     }
     for path_length, signs_lists in ((1, True), (None, True), (0, False), (0, None)):
         builder = (
@@ -101,7 +101,9 @@ def test_an_issuing_authority_that_may_delegate_on_or_sign_no_lists_is_refused(p
             Bundle.read(parts["one"] + bad)
 
 
-def _without_lists():
+def _signing(*, certificates, lists):
     names = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
     flags = dict.fromkeys(names, False)
-    return x509.KeyUsage(digital_signature=False, key_cert_sign=True, crl_sign=False, decipher_only=False, **flags)
+    return x509.KeyUsage(
+        digital_signature=False, key_cert_sign=certificates, crl_sign=lists, decipher_only=False, **flags
+    )

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crypto.entropy import SystemEntropy
-from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, SealError
+from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Trust
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
 from crypto.secagg.dealt.boxes import SEAL_BYTES
-from crypto.secagg.dealt.bundles import bound, liar
+from crypto.secagg.dealt.bundles import MAGIC, bound, liar, signed
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.shamir import SHARE_BYTES
 from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
@@ -287,6 +287,38 @@ def test_a_note_of_another_attempt_roster_owner_or_form_is_refused_without_a_cul
         trio.read(note, "hub", "north")
     with pytest.raises(SealError, match="belong to another roster"):
         trio.read(note, "west", "north", roster=Roster(STUDY, roster.entries[1:]))
+
+
+def test_whoever_relays_a_note_sees_whether_its_owner_has_signed_it(trio, silos):
+    """Else each reader would have to dispute it, and nobody else could tell who of the two was to blame."""
+    note, west = trio.notes["west"], silos["west"].certificate_pem
+
+    def seen(blob, owner="west", attempt=trio.attempt, tensors=TENSORS, needed=trio.needed):
+        return signed(blob, owner, attempt, tensors, trio.names, needed)
+
+    trio.trust.verify(west, *seen(note))
+    trio.trust.verify(west, *seen(note, tensors=TENSORS[::-1]))
+    elsewhere = dataclasses.replace(trio.attempt, attempt=2)
+    foreign = trio.make("west", credential=silos["south"])
+    changed = [note[:at] + bytes([note[at] ^ 1]) + note[at + 1 :] for at in (len(MAGIC), len(note) // 2, len(note) - 1)]
+    for other in (
+        seen(note, "south"),
+        seen(note, attempt=elsewhere),
+        seen(note, needed=trio.needed + 1),
+        seen(foreign),
+        *map(seen, changed),
+    ):
+        with pytest.raises(SignatureRefused):
+            trio.trust.verify(west, *other)
+    for blob, change in (
+        (b"", {}),
+        (note[1:], {}),
+        (note[:-80], {}),
+        (note + bytes(9), {}),
+        (note, {"tensors": ["a"]}),
+    ):
+        with pytest.raises(RecoveryRefused, match="cut or of another version"):
+            seen(blob, **change)
 
 
 def test_a_certificate_that_is_no_longer_good_is_refused(trio, foreign):

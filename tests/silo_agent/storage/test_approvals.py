@@ -12,6 +12,7 @@ from silo_agent.storage import offered
 from silo_agent.storage.approvals import (
     Approval,
     Approvals,
+    _name_in,
     approvals,
     approve,
     begin_anew,
@@ -64,6 +65,12 @@ def test_an_approval_is_of_one_text_and_can_be_taken_back(folder, policy):
         require_approved(settings, EXAM, policy)
     approve(folder, EXAM, "lung", NOW)
     require_approved(settings, EXAM, policy)
+
+
+@pytest.mark.parametrize("text", [None, b"", b"{", b"[]", b'{"purpose": "none"}', b"7"])
+def test_a_text_that_names_no_study_has_no_name(text):
+    assert _name_in(text) == ""
+    assert _name_in(EXAM.canonical()) == "exam"
 
 
 def test_data_of_a_studys_name_approve_nothing(folder, policy):

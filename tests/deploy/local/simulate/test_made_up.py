@@ -37,6 +37,10 @@ def test_domains_differ_as_far_as_asked():
     assert first @ second < 0.9
 
 
+def test_without_any_wish_the_patients_are_those_of_the_command():
+    assert MadeUp() == MadeUp(1000, 0.2, 1.5, 0.5, 0.25, 10_000)
+
+
 def test_a_seed_repeats_the_patients():
     first, again, other = (MadeUp().draw(tiny_study(), seed).test.inputs for seed in (1, 1, 2))
     assert np.array_equal(first, again)

@@ -80,3 +80,8 @@ def test_epsilon_is_told_by_cohort():
     assert set(epsilons(study)) == {"training", "evaluation"}
     assert 0 < epsilons(study)["evaluation"] < 2
     assert set(epsilons(without_noise(study)).values()) == {math.inf}
+
+
+def test_a_study_is_priced_once():
+    study = tiny_study()
+    assert epsilons(study) is epsilons(tiny_study())

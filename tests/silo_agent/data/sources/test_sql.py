@@ -541,7 +541,7 @@ def test_a_wrong_password_for_mariadb_is_refused_and_not_shown(mariadb, tmp_path
 
 # --- databases that no test can have ------------------------------------------------------------------------------
 def test_an_asynchronous_driver_is_told_by_its_name(monkeypatch):
-    for module in ("aiomysql", "pymysql"):
+    for module in ("aiomysql", "pymysql", "pymysql.constants"):
         monkeypatch.setitem(sys.modules, module, MagicMock())
     with pytest.raises(SqlError) as caught:
         columns(SqlSource(url="mysql+aiomysql://reader@db/ward", statement="SELECT 1"))
