@@ -153,7 +153,11 @@ def test_who_is_freer_may_do_all_that_another_may_and_stays_freer():
         pytest.param(4, 1, 1, False, 1, marks=slow),
         pytest.param(4, 2, 0, True, 0, marks=slow),
         pytest.param(5, 2, 0, True, 0, marks=slow),
-        *(pytest.param(4, 1, hostile, recovers, 1, marks=[slow, whole]) for hostile in range(4) for recovers in (0, 1)),
+        *(
+            pytest.param(4, 1, hostile, recovers, 1, marks=[slow, whole])
+            for hostile in range(4)
+            for recovers in (False, True)
+        ),
         *(pytest.param(4, 2, hostile, True, 1, marks=[slow, whole]) for hostile in range(4)),
         *(pytest.param(4, 2, hostile, False, 1, marks=[slow, whole]) for hostile in range(4)),
         *(pytest.param(5, 2, hostile, True, 0, marks=[slow, whole]) for hostile in range(1, 5)),
