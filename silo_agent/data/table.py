@@ -343,7 +343,7 @@ def _require_delimiter(file: str, header: Sequence[str], needed: Iterable[str], 
         return
     for other, called in _DELIMITERS.items():
         parted = {name.strip().strip('"') for name in header[0].split(other)}
-        if other != delimiter and parted.issuperset(needed):
+        if other != delimiter and len(parted) > 1 and parted.issuperset(needed):
             found = f"a header line whose columns are parted by {called}"
             raise _refusal(
                 file, found, f"{delimiter!r}: set data_set.file.delimiter to {other!r} in the policy, or save it anew"

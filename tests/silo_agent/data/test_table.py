@@ -1,10 +1,19 @@
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from silo_agent.data.errors import DataError
+from policies.documents.policy import Policy
+from silo_agent.config import SqlSource
+from silo_agent.data import table as table_module
+from silo_agent.data.errors import DataError, Faults
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.table import Table
+from silo_agent.data.table import Table, Written, read_table
+from support.small_cohort import policy_document
 from support.studies import tiny_study
 
 HEADER = "patient,group,age,lactate,ill"
@@ -54,3 +63,80 @@ def test_a_row_without_an_identity_is_left_out_and_counted():
     left = table.identified(["x", None, "z"])
     assert (left.columns, left.rows, left.files) == ({"id": ["a", "c"]}, [2, 4], ["1.csv", "2.csv"])
     assert (left.identities, left.broken) == (("x", "z"), 2)
+
+
+def test_people_are_taken_out_by_their_column_or_else_by_what_identifies_a_row():
+    table = Table("ward", {"patient": ["7", "8", "7"]}, [2, 3, 4], ("x", "y", "z"))
+    assert table.without((), "patient") is table
+    assert list(table.without({"7"}, "patient").rows) == [3]
+    assert list(table.without({"7"}, None).rows) == [2, 3, 4]
+    assert list(table.without({"x", "z"}, None).rows) == [3]
+
+
+def test_how_a_hospital_writes_its_file_comes_back_as_plain_data():
+    for written in (Written(";", ("a", "b"), ("?",), {"ill": {"yes": 1, "9": None}}), Written(",", ())):
+        assert Written.parse(json.loads(json.dumps(asdict(written)))) == written
+    assert Written.of(Policy.model_validate(policy_document("ward"))) == Written(",", ())
+
+
+def refused(path, needed=("patient", "age")):
+    with pytest.raises(DataError) as caught:
+        read_table(path, SCHEMA, Faults(), needed=needed)
+    (fault,) = caught.value.faults
+    return fault
+
+
+def test_a_file_of_another_form_is_refused_by_one_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "ward.csv"
+    path.write_text(HEADER.replace(",", ";") + "\np1;a;60;4;0\n")
+    parted = refused(path)
+    assert parted.found == "a header line whose columns are parted by semicolons"
+    assert parted.expected.startswith("',': set data_set.file.delimiter to ';' in the policy")
+    path.write_text("p1,a,60,4,0\np2,b,61,4,1\n")
+    assert refused(path).found == "none of the 2 columns that the study needs"
+    path.write_text("p1\np2\n")
+    assert refused(path, ("patient",)).column == "patient", "of one column nobody can tell"
+    path.write_text("patient\np2\n")
+    assert read_table(path, SCHEMA, Faults(), needed=("patient",)).columns == {"patient": ["p2"]}
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(table_module, "_read_csv", fail)
+    assert (refused(path).found, refused(path).expected) == ("an unreadable file (OSError)", "a readable file")
+
+
+def test_rows_with_a_cell_that_cannot_be_decoded_are_left_out_and_named(tmp_path):
+    texts = [b"p1", b"\xff", b"p3", b"p4"]
+    groups = [b"a", b"\xff", b"\xfe", b"b"]
+    columns = [pa.Array.from_buffers(pa.string(), 4, pa.array(one, pa.binary()).buffers()) for one in (texts, groups)]
+    pq.write_table(pa.table(columns, ["patient", "group"]), tmp_path / "ward.parquet")
+    faults = Faults()
+    read = read_table(tmp_path / "ward.parquet", SCHEMA, faults, needed=("patient", "group"))
+    assert ({name: list(cells) for name, cells in read.columns.items()}, list(read.rows), read.broken) == (
+        {"patient": ["p1", "p4"], "group": ["a", "b"]},
+        [1, 4],
+        2,
+    )
+    assert [(one.row, one.column, one.found) for one in faults.first()] == [
+        (2, "patient", "a value that cannot be decoded"),
+        (3, "group", "a value that cannot be decoded"),
+    ]
+
+
+def test_a_row_of_a_database_that_has_no_form_as_cells_is_left_out_and_named(tmp_path, monkeypatch):
+    with closing(sqlite3.connect(tmp_path / "ward.sqlite3")) as database:
+        database.execute("CREATE TABLE stay (patient, age)")
+        database.executemany("INSERT INTO stay VALUES (?, ?)", [("p1", 60), ("odd", 61), ("p3", 62)])
+        database.commit()
+
+    def plain(value):
+        if value == "odd":
+            raise ValueError(value)
+        return value
+
+    monkeypatch.setattr(table_module, "plain", plain)
+    source, faults = SqlSource(url=f"sqlite:///{tmp_path}/ward.sqlite3", statement="SELECT * FROM stay"), Faults()
+    read = read_table(source, SCHEMA, faults, needed=("patient", "age"))
+    assert (list(read.columns["patient"]), list(read.rows), read.broken) == (["p1", "p3"], [1, 3], 1)
+    assert [(one.row, one.found) for one in faults.first()] == [(2, "a value that cannot be decoded")]
