@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from deploy.local import cli
-from deploy.local.simulate import command
+from deploy.local.simulate import command, many
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.made_up import MadeUp
@@ -80,10 +80,17 @@ def test_of_a_recipe_that_keeps_parts_each_silos_own_patients_are_shown_too(tmp_
 
 
 def test_every_option_may_be_left_out(monkeypatch, study, tmp_path):
-    asked, made_up = [], MadeUp
+    asked, made_up, side_by_side, real = [], MadeUp, [], many.each_seed
+
+    def each_seed(*given, workers, **named):
+        side_by_side.append(workers)
+        return real(*given, workers=workers, **named)
+
+    monkeypatch.setattr(many, "each_seed", each_seed)
     monkeypatch.setattr("deploy.local.simulate.made_up.MadeUp", lambda *given: asked.append(given) or made_up(60, 0.2))
     monkeypatch.setattr("deploy.local.simulate.command.parse_seeds", lambda text: (int(text) - 4,))
     run(study, "--json", tmp_path / "out.json")
+    assert side_by_side == [1]
     assert asked == [(1000, 0.2, 1.5, 0.5, 0.25)], "patients, prevalence, effect, difference, share held out"
     found = json.loads((tmp_path / "out.json").read_text())
     assert {name: [one["seed"] for one in runs] for name, runs in found["runs"].items()} == {"study": [1]}
