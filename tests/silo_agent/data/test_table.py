@@ -12,7 +12,7 @@ from silo_agent.config import SqlSource
 from silo_agent.data import table as table_module
 from silo_agent.data.errors import DataError, Faults
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.table import Table, Written, read_table
+from silo_agent.data.table import Table, Written, needed_columns, read_table
 from support.small_cohort import policy_document
 from support.studies import tiny_study
 
@@ -140,3 +140,14 @@ def test_a_row_of_a_database_that_has_no_form_as_cells_is_left_out_and_named(tmp
     read = read_table(source, SCHEMA, faults, needed=("patient", "age"))
     assert (list(read.columns["patient"]), list(read.rows), read.broken) == (["p1", "p3"], [1, 3], 1)
     assert [(one.row, one.found) for one in faults.first()] == [(2, "a value that cannot be decoded")]
+
+
+def test_which_columns_are_read_and_which_rows_are_none(tmp_path):
+    path = tmp_path / "ward.txt"
+    path.write_text(f"{HEADER}\np1,a,60,4,0\np2,a\np3,b,61,4,1\np4,b,61,4,1,9\n")
+    read = read_table(path, SCHEMA, Faults(), needed=("age", "scan"), optional=("scan", "age"))
+    assert ({name: list(cells) for name, cells in read.columns.items()}, read.broken) == ({"age": ["60", "61"]}, 2)
+    both = tiny_study(data={"domain": [{"column": "age", "edges": [50], "names": ["a", "b"]}]}).data
+    assert sorted(needed_columns(both)) == ["age", "ill", "lactate", "patient"]
+    path.write_bytes(b"\xe4lter,age\np1,60\n")
+    assert refused(path).found == "bytes that are not UTF-8"
