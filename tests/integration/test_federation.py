@@ -147,6 +147,7 @@ def kill_within_an_attempt(federation, silo):
     pytest.fail(f"{silo} was always stopped in an offer")
 
 
+@pytest.mark.slow
 def test_a_study_that_asks_more_than_the_policy_allows_is_refused_by_name(tmp_path):
     small = policy_document()
     small["budget"] = {**small["budget"], "epsilon": 0.3}

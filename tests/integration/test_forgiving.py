@@ -162,6 +162,7 @@ def test_a_silo_that_was_set_aside_is_asked_again_once_the_operator_forgives_it(
     operator.close()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_forgiven_is_one_sentence_and_changes_nothing(scene, forgive, authority, tmp_path):
     scene.lose_attempts(2)
     before, of = scene.member(), scene.study.digest

@@ -926,7 +926,7 @@ def everything(silos):
     }
 
 
-@pytest.mark.parametrize("mode", ["local", "distributed"])
+@pytest.mark.parametrize("mode", [pytest.param("local", marks=pytest.mark.slow), "distributed"])
 def test_a_silo_that_begins_anew_after_every_task_goes_on_in_the_same_attempts(federate, mode):
     coordinator, silos = federate(tiny_study(privacy={"mode": mode}, personal={"epochs": 1}))
     ask = coordinator.ask

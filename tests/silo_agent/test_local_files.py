@@ -143,7 +143,15 @@ def test_no_record_is_read_between_the_work_and_the_request_to_cosign(federate, 
     assert len(waited) == len(looked) // 2 + 1
 
 
-@pytest.mark.parametrize("until", [Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN, Task.REVEAL])
+@pytest.mark.parametrize(
+    "until",
+    [
+        Task.EXCHANGE,
+        pytest.param(Task.CONTRIBUTE, marks=pytest.mark.slow),
+        pytest.param(Task.SIGN, marks=pytest.mark.slow),
+        Task.REVEAL,
+    ],
+)
 def test_a_silo_whose_folder_is_put_back_without_the_ledger_says_nothing_more_in_the_round(five, until):
     """It has forgotten its draw, its upload, its list and its reveal, and is asked for another of each."""
     coordinator, silos = five()

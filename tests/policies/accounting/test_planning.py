@@ -74,6 +74,7 @@ def dearest_run(study, renewed):
     return max(runs)
 
 
+@pytest.mark.slow
 def test_noise_for_a_target_can_cover_one_repeated_round(make_study):
     study = make_study({"privacy.mode": "distributed"})
     found = scaled(study, 2.0, DELTA, repeated=True)
