@@ -357,7 +357,12 @@ class Engine:
         with self._changed:
             self.keep(header.place)
             round_, study = self._round(header.place), self._study(header.place.study)
-        return signed_note(round_, study, header, self._intake.content(header))
+        try:
+            note = self._intake.content(header)
+        except FileNotFoundError:
+            self.keep(header.place)  # as in `finish_upload`
+            raise
+        return signed_note(round_, study, header, note)
 
     def discard(self, header: UploadHeader) -> None:
         """Delete the bytes of an upload that is not taken."""

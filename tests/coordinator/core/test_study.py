@@ -559,7 +559,8 @@ class Federation(RuleBasedStateMachine):
         assert seat.model == self.held or (old.place, header.silo) in self.caught_up, "nobody gives who is behind"
 
     def notice_time(self, old, new):
-        was, now = ((one.place, one.phase, one.cursor, one.voiding, one.actor) for one in (old, new))
+        # An offer to more silos begins anew, so that they have its full time, too.
+        was, now = ((one.place, one.phase, one.cursor, one.voiding, one.actor, one.invited) for one in (old, new))
         if now != was:
             self.ran = 0.0
 
@@ -784,7 +785,12 @@ class Federation(RuleBasedStateMachine):
             assert given == set(round_.asked)
             assert given.isdisjoint(lost), "the lost are asked for nothing"
         if round_.phase is Phase.WAIT:
-            assert set(round_.unanswered) == round_.absent, "whoever is present is asked"
+            # A round whose list was given out asks those of the list alone, whoever else is away.
+            waited_for = round_.absent.intersection(round_.required) if round_.required else round_.absent
+            assert set(round_.unanswered) == waited_for, "whoever is present is asked"
+            assert round_.required or set(state.needed) <= set(round_.invited), (
+                "who is missing is worse than who is slow"
+            )
             assert round_.lacking
         else:
             left = round_.deadline - state.clock(self.now)
