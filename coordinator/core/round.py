@@ -277,7 +277,9 @@ def _complained(state: Round, event: Complained, now: float) -> Outcome:
     if not due or confirm.culprit not in state.names or confirm.culprit == silo:
         msg = f"{silo} has nothing to complain about in the phase {state.phase}"
         raise OutOfTurnError(msg)
-    if not event.liar:
+    # Nobody can examine a note that is not there, whatever evidence comes with the complaint.
+    there = any(part.kind == Note.SHARES and part.silo == confirm.culprit for part in state.parts)
+    if not (event.liar and there):
         pair = tuple(sorted((silo, confirm.culprit)))
         why = f"{' and '.join(pair)} contradict each other, and one of them lies: {_words(silo, confirm)}"
         return abort(replace(state, blamed=pair), why, now)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -16,6 +17,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Lost,
     Passed,
@@ -53,6 +55,7 @@ from support.rounds import (
     SHA,
     STUDY,
     accept,
+    complaint,
     confirm,
     dispute,
     refuse,
@@ -417,6 +420,9 @@ class Federation(RuleBasedStateMachine):
         self.revealed: set[tuple[int, Tensor, str]] = set()
         self.opened_lists: dict[tuple[int, Tensor], tuple[str, ...]] = {}
         self.complained: Counter[str] = Counter()
+        self.case, self.found = None, {}
+        self.blamed: list[set[str]] = []
+        self.noted: set[tuple[Place, str]] = set()
         self.lost: dict[Place, set[str]] = {}
         self.said: dict[tuple[Place, str], str] = {}
         self.caught_up: set[tuple[Place, str]] = set()
@@ -458,6 +464,8 @@ class Federation(RuleBasedStateMachine):
             assert event.header.silo not in self.lost.get(old.place, ()), "nothing of the lost counts any more"
             if event.header.kind in RINGS:
                 self.count(old, event.header)
+            if event.header.kind == Note.SHARES:
+                self.noted.add((old.place, event.header.silo))
             if event.header.kind == Note.REVEAL:
                 self.revealed.add((old.place.round, old.tensor, event.header.silo))
         for effect in effects:
@@ -471,6 +479,7 @@ class Federation(RuleBasedStateMachine):
             self.said[old.place, event.silo] = event.confirm.model
         self.notice_time(old, new)
         self.notice_end(before, event, old, new, effects)
+        self.notice_complaint(event, old, effects)
         self.notice_who_left(before, event, old)
 
     def notice_lists(self, event, old, new):
@@ -490,8 +499,35 @@ class Federation(RuleBasedStateMachine):
         if isinstance(event, Answered) and event.answer.member is None:
             refused.add(event.silo)
         twice = {silo for silo, times in self.complained.items() if times > 1}
-        assert gone <= refused | twice, "nobody leaves but by refusing, or by ending a second attempt alone"
-        assert gone <= refused or len(self.state.active) >= self.script.min_silos, "nobody is left out who is needed"
+        named = self.named()
+        assert named.isdisjoint(self.state.active), "who is proven to have lied has left"
+        assert gone <= refused | twice | named, "nobody leaves but by refusing, by a second dispute, or by a proof"
+        enough = len(self.state.active) >= self.script.min_silos
+        assert gone <= refused | named or enough, "nobody is left out who is needed"
+
+    def notice_complaint(self, event, old, effects):
+        """A complaint without evidence lies at one of the two, one with evidence at whom it shows, unless more silos
+        find otherwise than may be hostile.
+        """
+        if isinstance(event, Complained):
+            pair, there = {event.silo, event.confirm.culprit}, (old.place, event.confirm.culprit) in self.noted
+            self.case, self.found = (pair, event.liar if there else ""), {}
+        elif old.phase is Phase.EXAMINE and isinstance(event, Confirmed):
+            assert event.silo in set(old.names) - self.case[0], "the two have no say"
+            self.found.setdefault(event.silo, event.confirm.culprit)
+        over = any(isinstance(effect, Clear) for effect in effects)
+        if self.case is None or not over or isinstance(event, Stopped):
+            return
+        (pair, liar), self.case = self.case, None
+        unlike = [said for said in self.found.values() if said != liar]
+        self.blamed.append({liar} if liar and len(unlike) <= self.script.colluders else pair)
+
+    def named(self):
+        """Who is in every set of silos, of as many as may be hostile, that explains all complaints."""
+        most = self.script.colluders
+        sets = [set(some) for size in range(most + 1) for some in itertools.combinations(self.script.silos, size)]
+        explain = [some for some in sets if all(some & one for one in self.blamed)]
+        return set.intersection(*explain) if explain and self.blamed else set()
 
     def fell_behind(self, old, event):
         """A silo that was to catch up and says that it holds another model after it."""
@@ -800,6 +836,22 @@ class Federation(RuleBasedStateMachine):
         if round_.phase is Phase.OFFER:
             assert round_.lacking or not round_.absent.issuperset(round_.unanswered), "nobody away blocks an offer"
 
+    def complain(self, phase, number, other, liar, unlike):
+        """All do what is asked until a silo may complain of another. Some of the others find another liar."""
+        for _ in range(3 * len(NAMES)):
+            if self.state.life is Life.RUNNING and self.state.round.phase is not phase:
+                self.send(wanted(self.state.round, self.next_model)[0])
+        round_ = self.state.round
+        if round_.phase is not phase or not round_.asked:
+            return
+        silo = round_.asked[number % len(round_.asked)]
+        owner = round_.names[(round_.names.index(silo) + other) % len(round_.names)]
+        shown = {"": "", "silo": silo, "owner": owner}[liar]
+        self.send(complaint(self.place, silo, owner, task=states.COMPLAINED[phase], liar=shown))
+        for examiner in self.state.round.waiting_for[:unlike] if self.state.round.phase is Phase.EXAMINE else ():
+            said = ({silo, owner} - {shown}).pop()
+            self.send(confirm(self.place, examiner, Task.EXAMINE, culprit=said))
+
     def teardown(self):
         """Whatever has happened: with faithful silos the study comes to its end, with silent ones it ends or waits."""
         if not hasattr(self, "state"):
@@ -824,6 +876,25 @@ Federation.TestCase.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestFederation = Federation.TestCase
+
+complaints = st.tuples(
+    st.sampled_from((*states.COMPLAINED, Phase.CHECK, Phase.CHECK)),
+    st.integers(0, 6),
+    st.integers(1, 6),
+    st.sampled_from(("", "silo", "owner", "owner")),
+    st.integers(0, 3),
+)
+
+
+@settings(max_examples=50)
+@given(of=scripts(), several=st.lists(complaints, min_size=1, max_size=5), faithful=st.booleans())
+def test_complaints_name_whom_the_evidence_shows_unless_too_many_find_otherwise(of, several, faithful):
+    study = Federation()
+    study.begin(replace(of, max_attempts=len(several) + 1), faithful, set())
+    for one in several:
+        study.complain(*one)
+        study.laws_of_every_state()
+    study.teardown()
 
 
 def test_an_attempt_that_begins_late_has_its_full_time():
