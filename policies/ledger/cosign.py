@@ -76,7 +76,6 @@ class Checkpoint:
             all(isinstance(text, str) and 0 < len(text) <= 128 for text in texts)  # noqa: PLR2004 - as in the ledger
             and isinstance(self.epsilon, float)
             and self.epsilon >= 0
-            and self.head.sequence >= 0
             and earlier == sorted(set(earlier))
             and all(0 <= sequence < self.head.sequence for sequence in earlier)
             and (self.head.sequence == 0 or earlier[:1] == [0])

@@ -231,6 +231,26 @@ def test_enrolment_makes_a_key_here_and_a_request(run, tmp_path):
     assert err.startswith("fedward-coordinator: ")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--role", "coordinator"),
+        ("--name", "hub"),
+        ("--host", "hub.example"),
+        ("--role", "coordinator", "--name", "hub", "--token", "t"),
+        ("--role", "coordinator", "--name", "hub", "--token-file", "t"),
+    ],
+)
+def test_who_this_is_stands_in_a_token_or_in_two_options_and_never_in_both(given, run, tmp_path):
+    code, _, err = run("enrol", tmp_path / "hub", *given)
+    told = "give a token, which says who this party is, or both --role and --name for a request\n"
+    assert (code, err) == (1, f"fedward-coordinator: {told}")
+    assert not (tmp_path / "hub").exists()
+    code, _, err = run("enrol", tmp_path / "hub", "--token", "t")
+    assert code == 1
+    assert told not in err, "a token alone is read"
+
+
 def test_a_silo_enrols_elsewhere():
     done = CliRunner().invoke(cli.app, ["enrol", "somewhere", "--role", "silo", "--name", "north"])
     assert done.exit_code == 2

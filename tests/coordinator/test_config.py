@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from coordinator.config import CoordinatorConfig, OperatorConfig
+from crypto.pki.known_keys import MEMORY_FILE
 from policies.documents.document import DocumentError
 
 FILES = {"certificate": "certificate.pem", "key": "key.pem", "authority": "/etc/authority.pem"}
@@ -26,6 +27,13 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert str(config.authority) == "/etc/authority.pem"
     operator = OperatorConfig.load(write(tmp_path, OPERATOR))
     assert (operator.coordinator, operator.key) == ("hub.example:8443", tmp_path / "key.pem")
+
+
+def test_the_memory_of_keys_lies_with_the_data_and_an_operator_s_beside_the_authority(tmp_path):
+    files = CoordinatorConfig.load(write(tmp_path, COORDINATOR)).files
+    assert (files.certificate, files.memory) == (tmp_path / "certificate.pem", tmp_path / "data" / MEMORY_FILE)
+    operator = OperatorConfig.load(write(tmp_path, OPERATOR))
+    assert operator.files.memory == operator.authority.parent / MEMORY_FILE
 
 
 def test_only_this_machine_is_served_unless_said_otherwise(tmp_path):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from coordinator import engine as engines
 from coordinator import intake
@@ -222,7 +223,10 @@ def test_a_study_whose_last_round_also_summed_the_metrics_goes_on_unless_it_is_i
             with before._changed:
                 before._commit(progress, moved, [Persist()])
         assert before.status("tiny").rounds == 2
-    status = make_engine().status("tiny")
+    with capture_logs() as log:
+        status = make_engine().status("tiny")
+    ended = [(line["study"], line["why"]) for line in log if line["event"] == "study ended"]
+    assert ended == ([(STUDY.digest[:12], status.why)] if number == 2 else [])
     if number == 2:
         assert (status.state, status.rounds) == ("aborted", 2)
         assert "earlier version and cannot go on: its round 2 sums heads, metrics, but this version" in status.why
@@ -287,18 +291,24 @@ def test_a_second_silo_of_an_institution_leaves_the_study(engine, monkeypatch):
     assert "west left (institution: north is of the institution charite too" in state.why
 
 
-def test_the_clock_goes_on_after_a_fault_of_the_database(engine, clock, monkeypatch):
+@pytest.mark.parametrize(("fault", "told"), [(DATABASE_FULL, False), (KeyError("tiny"), True)])
+def test_the_clock_goes_on_after_a_fault_and_tells_those_that_are_not_the_machine_s(
+    engine, clock, monkeypatch, fault, told
+):
     failed = []
 
     def fail(*_):
         failed.append(True)
-        raise DATABASE_FULL
+        raise fault
 
-    with monkeypatch.context() as patch:
+    with capture_logs() as log, monkeypatch.context() as patch:
         patch.setattr(engine._store, "save", fail)
         clock.now += STUDY.deadlines.offer
         until(lambda: failed)
+        until_ticks(engine, 2)
     until(lambda: engine.status("tiny").state == "waiting")
+    assert any(line["event"] == "time could not pass" for line in log) is told
+    assert engine._ticker.daemon, "it keeps no process alive that ends"
 
 
 def test_a_deadline_ends_the_attempt(engine, clock):

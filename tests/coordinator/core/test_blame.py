@@ -22,6 +22,10 @@ def test_what_is_known_is_said_in_plain_words():
     )
 
 
+def test_several_who_are_named_stand_in_order():
+    assert ", ".join(NAMES) in known(tuple((name,) for name in reversed(NAMES)), len(NAMES))
+
+
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_the_honest_are_neither_named_nor_for_ever_in_the_way(data):

@@ -3,12 +3,14 @@
 The tables of `test_round` show single moves. Here stand the laws that hold for all phases alike.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.core.events import Add, Clear, Lost
 from coordinator.core.phases import abort, acted, complain, end, enter, lose, rostered
 from coordinator.core.round import step
-from coordinator.core.state import COLLECTED, CONFIRMED, JUDGED, OVER, SPARING, Phase
+from coordinator.core.state import COLLECTED, CONFIRMED, JUDGED, OVER, SPARING, Listed, Phase
 from protos.messages import Tensor
 from support.rounds import CATCHING_UP, FIVE, dispute, offer, reach, wanted, with_a_void, with_one_behind
 
@@ -99,6 +101,15 @@ def test_a_list_holds_exactly_those_that_have_uploaded_and_is_added_as_it_is():
         state, effects = acted(state, silo, 0.0)
     rest = tuple(name for name in FIVE if name != NORTH)
     assert (state.phase, state.survivors, effects) == (Phase.ADD, rest, [Add(state.place, state.tensors[0], rest)])
+
+
+def test_whoever_is_not_in_the_list_of_an_earlier_attempt_is_set_aside_by_name():
+    state = of_five(Phase.CHECK)
+    state = replace(state, listed=(Listed(state.tensors[0], tuple(name for name in FIVE if name != NORTH)),))
+    state, effects = end(state, 0.0)
+    why = "north: not in the list of survivors that an earlier attempt gave out for the heads"
+    assert (state.phase, state.why_lost(NORTH)) == (Phase.GATHER, why)
+    assert effects == [Lost(state.place, Phase.CHECK, (NORTH,), why)]
 
 
 def test_who_has_keys_and_the_model_goes_straight_to_the_exchange():

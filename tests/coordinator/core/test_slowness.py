@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coordinator.core import slowness
 from coordinator.core.events import Answered, Confirmed, Passed, Returned, Uploaded
 from coordinator.core.slowness import ALONE, FADES, FREE, LOST, Act, Slowness, Taken, budget, neutral, spared
-from coordinator.core.state import Phase
+from coordinator.core.state import Listed, Phase
 from coordinator.core.study import LIVE, Life, Script, StudyStateError, advance, create, forgive, start
 from protos import record
 from protos.messages import Tensor
@@ -169,6 +169,15 @@ def test_forgiving_asks_a_silo_again_at_once_and_gives_its_time_back():
         forgive(state, "elsewhere")
     with pytest.raises(StudyStateError, match="finished; only in a study that goes on"):
         forgive(replace(state, life=Life.FINISHED), "south")
+
+
+def test_forgiving_asks_nobody_else_for_a_round_that_only_the_silos_of_its_list_can_make():
+    state = replace(begun(), slowness=Slowness((Taken("south", 50.0, 4),)))
+    four = tuple(name for name in FIVE if name != "south")
+    listed = (Listed(state.round.tensors[0], four),)
+    state = replace(state, round=replace(state.round, invited=four, listed=listed))
+    after, _ = forgive(state, "south")
+    assert (after.round.invited, after.slowness) == (four, Slowness())
 
 
 def test_forgiving_brings_back_nobody_who_sits_out_after_a_spoilt_sum():

@@ -8,7 +8,7 @@ from coordinator.core import vouching
 from coordinator.core.events import Confirmed
 from coordinator.core.round import step
 from coordinator.core.state import Held, Phase, Vouched
-from protos.messages import Confirm, Task
+from protos.messages import Confirm, Note, Task
 from support.rounds import CONTENT, FIVE, accept, confirm, offer, reach, vouched_for, wanted, with_one_behind
 
 LAST = FIVE[-1]
@@ -33,6 +33,14 @@ def test_nobody_shares_whose_note_was_refused_or_who_has_not_signed():
     assert state.sharers == FIVE[:-1]
     assert vouched_for(state, "east", "polar").sharers == ("north", "south")
     assert replace(state, unshared=("north",)).sharers == ("east", "polar", "south")
+
+
+def test_if_another_shares_the_refused_note_alone_is_gone():
+    state = reach(Phase.JUDGE, with_one_behind(silos=FIVE))
+    assert {part.kind for part in state.parts} > {Note.MODEL}
+    after = vouching.passed_over(state)
+    assert after.parts == tuple(part for part in state.parts if part.kind != Note.MODEL)
+    assert (after.unshared, after.doubts) == ((state.actor,), ())
 
 
 def test_the_signatures_of_a_round_are_those_of_most_holders_of_its_model():

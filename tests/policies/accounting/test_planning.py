@@ -3,8 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from policies.accounting import accountant, overlap
+from policies.accounting import accountant, overlap, planning
 from policies.accounting.accountant import with_fields
 from policies.accounting.planning import advise, price, scaled, split
 from policies.errors import CostError
@@ -111,6 +113,31 @@ def test_advice_as_printed_costs_no_more_than_the_target_and_little_less(changes
     if advice.encoder_only is not None:
         assert set(advice.encoder_only.fields) == {"encoder.noise"}
         assert epsilon_with(make_study, advice.encoder_only.fields, **changes) == advice.encoder_only.epsilon <= target
+
+
+@given(st.floats(math.log(1e-3), math.log(1e7)).map(math.exp))
+def test_a_recommended_noise_is_the_least_of_four_digits_that_is_not_below_the_one_that_was_found(noise):
+    written = planning._up(noise)
+    assert float(f"{written:.4g}") == written
+    assert noise * (1 - 1e-12) <= written <= noise * (1 + 1.001e-3)
+    assert planning._up(written) == written
+    assert written - 10.0 ** (math.floor(math.log10(noise)) - 3) < noise * (1 + 1e-12)
+
+
+def test_where_the_written_noise_costs_a_little_too_much_it_is_raised_by_a_thousandth(make_study, monkeypatch):
+    study, real = make_study(WHOLE), planning._epsilon
+    plain = scaled(study, 2.0, DELTA)
+    too_much = iter([2.0 + 1e-9])
+    monkeypatch.setattr(planning, "_epsilon", lambda *given, **more: next(too_much, None) or real(*given, **more))
+    raised = scaled(study, 2.0, DELTA)
+    assert raised.epsilon == epsilon_with(make_study, raised.fields, **WHOLE) < plain.epsilon
+    for field, noise in plain.fields.items():
+        assert 1.0005 * noise < raised.fields[field] < 1.003 * noise
+    monkeypatch.setattr(planning, "_epsilon", lambda *_, **__: 2.0 + 1e-9)
+    with pytest.raises(
+        CostError, match=r"no noise was found that costs at most epsilon 2 .* raise the target a little"
+    ):
+        scaled(study, 2.0, DELTA)
 
 
 @pytest.mark.parametrize("target", [0.5, 2.0, 16.0])

@@ -164,6 +164,38 @@ def test_a_constant_that_no_hospital_needs_is_refused_with_field_value_and_fix(d
     assert refused.value.reason is Reason.BOUNDS
 
 
+def numbers_of(document, *way):
+    """Ways to all numbers of a document that may have a fraction."""
+    if isinstance(document, dict):
+        return [found for name, part in document.items() for found in numbers_of(part, *way, name)]
+    if isinstance(document, list | tuple):
+        return [found for place, part in enumerate(document) for found in numbers_of(part, *way, place)]
+    return [way] if isinstance(document, float) else []
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_a_number_that_is_not_finite_is_refused_in_every_field_and_of_a_stored_study_too(number):
+    whole = tiny_document(
+        personal={}, expected={"patients": [9] * 3, "shares": [0.5, 0.5], "prevalence": 0.5, "effect": 0.7}
+    )
+    whole = Study.model_validate(whole).model_dump()
+    ways = numbers_of(whole)
+    assert {("model", "gain"), ("deadlines", "train"), ("data", "features", 1, "maximum")} < set(ways)
+    for way in ways:
+        for context in (None, bounds.STORED):
+            with pytest.raises((ValidationError, Refused)):
+                Study.model_validate(replaced(whole, way, number), context=context)
+
+
+def replaced(document, way, value):
+    """The document with another value at the end of a way."""
+    if not way:
+        return value
+    copy = dict(document) if isinstance(document, dict) else dict(enumerate(document))
+    copy[way[0]] = replaced(copy[way[0]], way[1:], value)
+    return copy if isinstance(document, dict) else tuple(copy.values())
+
+
 def test_the_author_of_a_study_is_told_file_field_value_and_fix(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(tiny_document(personal={"learning_rate": 1e39})))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from crypto.rings.rings import ring_of
 from policies.documents.study import parse_study
+from policies.plan.grids import SEALED_NORM
 
 NUMBER = {"column": "y", "minimum": 0, "maximum": 30}
 CALIBRATED = {"heads.calibration": "pooled", "heads.calibration_noise": 25.0}
@@ -345,6 +347,16 @@ def test_sealed_steps_that_cannot_be_summed_are_refused_with_the_fix(make_study,
     assert (study.rounds, study.head_rounds, study.encoder_steps) == (5 + 4 * 20, 5, 80)
     with pytest.raises(ValidationError, match=said):
         make_study({**SEALED, **changes})
+
+
+def test_as_many_patients_take_sealed_steps_as_half_a_sum_of_ring64_holds_with_their_norms(make_study):
+    """The other half is for the noise."""
+    most = (ring_of("ring64").max_sum + 1) // 2 // SEALED_NORM
+    silos = [f"site-{number}" for number in range(128)]
+    full = {**SEALED, "silos": silos, "privacy.max_patients": most // len(silos)}
+    assert make_study(full).privacy.max_patients == 262_144
+    with pytest.raises(ValidationError, match=f"262145 of 128 silos exceed the {most} patients"):
+        make_study(full | {"privacy.max_patients": 262_145})
 
 
 def test_federated_irm_is_for_public_data_with_environments(make_study):

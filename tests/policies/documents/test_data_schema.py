@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from policies.documents import bounds
 from policies.documents.data_schema import FINEST, LEAST, MOST, DataSchema, DomainColumn, Image, Label, NumericFeature
 from silo_agent.data.images import Images, Scale
 from silo_agent.data.reader import read_fitting_records
@@ -57,6 +58,72 @@ def test_an_environment_is_a_column_of_its_own_with_two_values_or_more(changes, 
     schema = {"patient": "id", "label": LABEL, "domain": EDGES, "features": [feature], "environment": changes}
     with pytest.raises(ValidationError, match=says):
         DataSchema.model_validate(schema)
+
+
+NUMBER = {"column": "x", "kind": "number", "minimum": 1, "maximum": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"minimum": 2}, "minimum 2.0 must lie below maximum 2.0"),
+        ({"minimum": 3}, "minimum 3.0 must lie below maximum 2.0"),
+        ({"scale": "log", "minimum": 0}, "scale log needs a minimum above 0"),
+        ({"scale": "log", "minimum": -1}, "scale log needs a minimum above 0"),
+        ({"scale": "log1p", "minimum": -1e-9}, "scale log1p needs a minimum of at least 0"),
+        ({"fill": 0.5}, r"fill 0.5 must lie in \[1.0, 2.0\]"),
+        ({"fill": 2.5}, r"fill 2.5 must lie in \[1.0, 2.0\]"),
+    ],
+)
+def test_a_number_without_a_range_on_its_scale_is_refused_and_a_stored_one_too(changes, says):
+    for context in (None, bounds.STORED):
+        with pytest.raises(ValidationError, match=says):
+            NumericFeature.model_validate(NUMBER | changes, context=context)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"minimum": 2 - 1.9e-6}, "are closer than 2e-06, so rounding would blur"),
+        ({"scale": "log", "minimum": LEAST / 2}, "minimum 5e-13 is below 1e-12, the least for scale log"),
+    ],
+)
+def test_a_number_whose_range_float32_cannot_tell_apart_is_read_only_if_it_is_stored(changes, says):
+    with pytest.raises(ValidationError, match=says):
+        NumericFeature.model_validate(NUMBER | changes)
+    stored = NumericFeature.model_validate(NUMBER | changes, context=bounds.STORED)
+    assert stored.minimum == changes["minimum"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"minimum": 2 - 2.1e-6},
+        {"minimum": 0},
+        {"minimum": -2},
+        {"scale": "log", "minimum": LEAST},
+        {"scale": "log1p", "minimum": 0},
+        {"scale": "log1p", "minimum": LEAST / 2},
+        {"fill": 1},
+        {"fill": 2},
+    ],
+)
+def test_a_number_may_lie_at_the_ends_of_what_is_allowed(changes):
+    feature = NumericFeature.model_validate(NUMBER | changes)
+    assert feature.model_dump(include=set(changes)) == changes
+
+
+def test_a_record_is_read_from_features_or_an_image_or_both():
+    scan = {"column": "scan", "height": 8, "width": 8}
+    whole = {"label": LABEL, "domain": EDGES}
+    for parts, inputs in (
+        ({"features": [NUMBER]}, 1),
+        ({"image": scan}, 0),
+        ({"features": [NUMBER], "image": scan}, 1),
+    ):
+        assert DataSchema.model_validate(whole | parts).inputs == inputs
+    with pytest.raises(ValidationError, match="give features, an image, or both"):
+        DataSchema.model_validate(whole)
 
 
 def numbers():

@@ -6,9 +6,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from policies.documents import bounds
+from policies.documents import study as study_module
 from policies.documents.document import DocumentError
-from policies.documents.study import Study, load_study, parse_study
-from support.studies import tiny_study
+from policies.documents.study import Study, load_study, parse_study, require_bounds
+from policies.refusals import Reason, Refused
+from support.studies import tiny_document, tiny_study
 
 NUMBER = {"column": "y", "minimum": 0, "maximum": 30}
 DAYS = {"positive": [], "negative": [], "minimum": 0, "maximum": 30}
@@ -26,6 +29,19 @@ def test_the_digest_names_the_meaning_and_not_the_spelling(make_study, tmp_path)
         path.write_text(text)
         assert load_study(path).digest == study.digest
     assert make_study({"encoder.noise": 1.51}).digest != study.digest
+
+
+def test_a_changed_copy_has_a_digest_of_its_own(make_study):
+    study = make_study()
+    before = study.digest
+    assert study.model_copy(update={"name": "other"}).digest == make_study({"name": "other"}).digest != before
+
+
+def test_what_breaks_a_bound_is_refused_under_the_name_of_bounds():
+    stored = Study.model_validate(tiny_document(encoder={"clip": 1e39}), context=bounds.STORED)
+    with pytest.raises(Refused, match=r"^bounds: study\.encoder\.clip: 1e\+39 is outside") as refused:
+        require_bounds(stored)
+    assert refused.value.reason is Reason.BOUNDS
 
 
 def test_a_study_travels_as_its_canonical_bytes(make_study):
@@ -95,6 +111,16 @@ def test_a_study_of_the_first_version_keeps_its_name():
     """Ledgers, labels and models carry it."""
     minute = dict.fromkeys(("offer", "keys", "train", "open", "solve"), 60.0)
     assert tiny_study(deadlines=minute).digest == "22ec758abdb53f2f4895b56bd9fbc7839a127f5590baaab9e23d606cf5d52d11"
+
+
+def test_no_field_that_came_later_stands_in_the_canonical_form_with_its_default():
+    study = tiny_study(personal={})
+    whole, canonical = study.model_dump(mode="json"), json.loads(study.canonical())
+    for (*way, field), default in study_module._ADDED:
+        sections = study_module._parts(whole, way)
+        assert sections, field
+        assert all(section[field] == default for section in sections), field
+        assert not any(field in section for section in study_module._parts(canonical, way)), field
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,18 @@ def test_texts_that_yaml_would_read_otherwise_survive():
     assert "# in mg/dl" in text
 
 
+def test_a_feature_stands_on_one_line_however_long():
+    document = tiny_study().model_dump(mode="json")
+    values = ["a code of many words " * 9, "another: " * 20]
+    document["data"]["features"].append({"kind": "category", "column": "long names " * 10, "values": values})
+    study = Study.model_validate(document)
+    text = write_study(study, notes={"long names " * 10: "in words"})
+    lines = [line for line in text.splitlines() if line.startswith("    - {kind: ")]
+    assert len(lines) == len(study.data.features)
+    assert lines[-1].endswith("]}  # in words")
+    assert parse_document(text, Study, "again").digest == study.digest
+
+
 def test_every_field_of_the_sections_has_a_comment():
     sections = {
         "model": Model,

@@ -32,10 +32,11 @@ from policies.ledger.events import (
 from policies.plan.cost import Cost
 
 COST = Cost("training", 1.0, 20.0, 3)
+DEBIT = {"study": "s", "policy": "p", "round": 1, "attempt": 2, "costs": {"heads": COST}}
 HEAD = EntryRef(7, "a" * 64)
 RECOVERY = Recovery((HEAD,), (COST,), "A. Weber", "fedward://silo/north", "PEM", "ab")
 EVENTS = {
-    "debit": Debit("s", "p", 1, 2, {"heads": COST}),
+    "debit": Debit(**DEBIT),
     "policy": InForce("p" * 64, 4),
     "withdrawal": Notice("withdrawal", "DPO-2026-14"),
     "refresh": Notice("refresh", "DPO-2026-15"),
@@ -72,6 +73,14 @@ def test_only_debits_and_recoveries_cost_anything():
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
+        (Debit, DEBIT | {"study": ""}),
+        (Debit, DEBIT | {"policy": "p" * 129}),
+        (Debit, DEBIT | {"round": -1}),
+        (Debit, DEBIT | {"attempt": True}),
+        (Debit, DEBIT | {"costs": {}}),
+        (Debit, DEBIT | {"costs": {"": COST}}),
+        (Debit, DEBIT | {"costs": {"heads": 20.0}}),
+        (Debit, DEBIT | {"costs": {"heads": COST, "encoder": None}}),
         (InForce, {"policy": "", "budget": 1.0}),
         (InForce, {"policy": "p", "budget": 0.0}),
         (InForce, {"policy": "p", "budget": math.inf}),
@@ -101,6 +110,17 @@ def test_only_debits_and_recoveries_cost_anything():
 def test_what_means_nothing_is_refused(kind, fields):
     with pytest.raises(CostError):
         kind(**fields)
+
+
+def test_debits_of_the_same_are_one_in_a_set_and_cannot_be_changed():
+    costs = {"heads": COST, "encoder": Cost("training", 0.5, 2.0, 1)}
+    first, again = (Debit(**DEBIT | {"costs": dict(each)}) for each in (costs.items(), reversed(costs.items())))
+    others = [Debit(**DEBIT | change) for change in ({"study": "t"}, {"policy": "q"}, {"round": 2}, {"attempt": 1}, {})]
+    assert len({first, again, *others}) == 1 + len(others)
+    costs.clear()
+    assert list(first.costs) == ["encoder", "heads"]
+    with pytest.raises(TypeError):
+        first.costs["heads"] = COST
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from policies.ledger.judging import (
     chargeable,
     cost_of,
     kept,
+    require_believable,
     require_explained,
     require_summed,
     standing,
@@ -151,6 +152,70 @@ def test_a_recovery_may_charge_again_what_it_covers_and_nothing_else():
 def test_an_epsilon_does_not_change_without_a_charge():
     with pytest.raises(CosignError, match="states another epsilon"):
         require_explained(replace(LAST, epsilon=1e300), LAST, chargeable=())
+
+
+# --- what is signed ---------------------------------------------------------------------------------------------------
+def believed(offered, last=LAST, studies=((STUDY,), ()), *, summed=None, evidence=(), known=()):
+    """Whether a cosigner signs. `summed` given: it remembers a later checkpoint than `last`, which binds no more."""
+
+    def ask(answer, *, asked):
+        assert asked, "asked for what is not needed"
+        return answer
+
+    try:
+        require_believable(
+            offered,
+            last,
+            tuple(iter(each) for each in studies),
+            lambda: ask(summed, asked=summed is not None),
+            forgiven=summed is not None,
+            evidence=lambda: ask(iter(evidence), asked=last is not None),
+            known=iter(known),
+        )
+    except CosignError:
+        return False
+    return True
+
+
+def test_a_cosigner_signs_what_the_studies_of_the_silo_explain_or_another_has_signed():
+    offered = head_of(charged(STUDY, [0, 1, 2]))
+    assert believed(offered)
+    assert not believed(offered, studies=((OTHER,), ()))
+    assert not believed(offered, studies=((), ()))
+    long = tiny_study(heads={"domain_rounds": 2})
+    before, twice = charged(long, [0]), head_of(charged(long, [0, 2, 3]))
+    assert believed(twice, head_of(before), studies=((long,), ()))
+    assert not believed(twice, head_of(before), studies=((), (long,)))
+    assert believed(head_of(charged(long, [0, 2])), head_of(before), studies=((), (long,)))
+    assert believed(offered, studies=((), ()), evidence=[offered])
+    assert not believed(head_of(extended([MADE_UP], charged(STUDY, [0]))))
+
+
+def test_a_cosigner_of_which_nothing_binds_signs_whatever_comes_first():
+    assert believed(head_of(extended([MADE_UP])), last=None, studies=((), ()))
+
+
+def test_a_cosigner_lets_a_recovery_charge_again_what_it_remembers_or_what_is_in_signed_lists():
+    lost = head_of(charged(OTHER, [0, 1, 2]))
+    again = replace(LAST, totals=totals.merged([*LAST.totals, *lost.totals]), covers=(lost.head,), epsilon=9.0)
+    assert believed(again, known=[lost])
+    assert not believed(again)
+    listed = [Summed(STUDY.digest, number, 1, "heads") for number in (1, 2)]
+    twice = replace(
+        LAST, totals=totals.merged([*chargeable([STUDY]), *cost_of([STUDY], listed), *LAST.totals]), epsilon=9.0
+    )
+    assert believed(twice, summed=listed)
+    assert not believed(twice)
+    assert not believed(twice, summed=[])
+
+
+@pytest.mark.parametrize("last", [None, LAST])
+@pytest.mark.parametrize("studies", [((STUDY,), ()), ((), (STUDY,))])
+def test_what_a_stolen_key_had_stated_is_forgiven_except_for_what_is_in_sums(last, studies):
+    listed = [Summed(STUDY.digest, 1, 1, "heads")]
+    assert believed(LAST, last, studies, summed=[])
+    assert not believed(LAST, last, studies, summed=listed)
+    assert believed(head_of(charged(STUDY, [0, 1])), last, studies, summed=listed)
 
 
 # --- what is never forgiven ---------------------------------------------------------------------------------------

@@ -486,6 +486,20 @@ def test_a_recovery_states_at_least_the_price_of_what_the_lost_heads_sum_up(open
     assert again.epsilon == ledger.spent() == priced
 
 
+@pytest.mark.parametrize(
+    ("off", "believed"), [(-1e-9, False), (0.0, True), (9e-7, True), (1.1e-6, False), (0.5, False)]
+)
+def test_a_heads_own_epsilon_is_believed_if_rounding_explains_it(open_ledger, off, believed):
+    ledger = open_ledger()
+    ledger.charge(debit(1))
+    totals = (Cost("training", 1.0, 2.0, 1),)
+    priced = accountant.epsilon(totals, CARDIOLOGY.delta)
+    said = priced * (1 + off)
+    lost = replace(ledger.checkpoint("north"), head=EntryRef(9, "a" * 64), totals=totals, epsilon=said)
+    signed = Recovery((lost.head,), (Cost("training", 1.0, 50.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00")
+    assert ledger.recover(signed, [lost]).epsilon == (said if believed else priced)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     table=st.sampled_from(["chain", "charged"]),

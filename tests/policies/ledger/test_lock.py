@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +25,16 @@ def test_the_seat_is_taken_once_in_a_process(tmp_path):
     seat = WriterLock(tmp_path / "seat")
     with pytest.raises(LedgerBusyError, match="another process"):
         WriterLock(tmp_path / "seat")
+    assert opened(tmp_path / "seat") == 1, "whoever was refused keeps nothing open"
     seat.leave()
     seat.leave()
     WriterLock(tmp_path / "seat").leave()
+    assert opened(tmp_path / "seat") == 0
+
+
+def opened(path):
+    """How many descriptors of this process lead to a file."""
+    return [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()].count(str(path.resolve()))
 
 
 def test_the_seat_is_taken_once_on_a_machine_and_freed_by_death(tmp_path):

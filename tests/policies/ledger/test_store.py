@@ -62,6 +62,18 @@ def test_a_new_store_holds_its_genesis_and_nothing_else_lies_about(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("name", [":memory:", "a?mode=memory", "a#b", "a%62", "file:a", "ä b&c=d"])
+def test_a_store_is_the_file_of_its_name_however_sqlite_reads_such_a_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = Path(name)
+    create_store(path, GENESIS)
+    with contextlib.closing(Store(path)) as opened:
+        assert (
+            opened.read() == opened.read_again() == read_ledger(tmp_path / name) == read_ledger(path) == (GENESIS, ())
+        )
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
 def test_a_store_is_made_once(path):
     with pytest.raises(LedgerExistsError, match="only one ledger"):
         create_store(path, GENESIS)

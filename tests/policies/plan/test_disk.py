@@ -1,4 +1,5 @@
 from policies.plan import disk, shapes
+from policies.plan.release import plan
 from support.studies import tiny_study
 
 
@@ -7,6 +8,17 @@ def test_a_small_study_takes_little_and_more_rounds_take_a_model_each():
     model = 4 * shapes.encoder_values(few) + 8 * len(few.data.domains) * shapes.head_width(few)
     assert disk.needed(many) - disk.needed(few) == 4 * model
     assert disk.needed(few) < 8 << 20
+
+
+def test_what_the_hierarchical_solver_keeps_stands_with_every_model():
+    plain, solved = (
+        tiny_study(heads={"solver": solver, "domain_rounds": 3}, encoder={"rounds": 0})
+        for solver in ("newton", "hierarchical")
+    )
+    models = 1 + 4 + 2
+    uploads = [max(sum(release.values for release in round_) for round_ in plan(one).rounds) for one in (plain, solved)]
+    kept, summed = 8 * shapes.evidence_values(solved), 22 * (uploads[1] - uploads[0])
+    assert disk.needed(solved) - disk.needed(plain) == models * kept + summed > 0
 
 
 def test_the_study_that_the_docs_tell_of_takes_what_they_say():

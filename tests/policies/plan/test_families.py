@@ -20,5 +20,6 @@ def test_more_classes_have_a_logit_each_and_two_cells_to_a_bin(classes: int) -> 
 def test_a_number_has_one_row_and_cells_of_moments_instead_of_bins() -> None:
     form = form_of(NUMBER)
     assert (form.name, form.classes, form.logits, form.cells_per_bin) == ("squared", 1, 1, 0)
-    assert (form.cells(10), form.labels) == (MOMENT_CELLS, TARGET_STEPS + 1)
+    sizes = outcomes = len(("how many", "sum", "squares", "cubes", "fourth powers"))
+    assert (form.cells(10), form.labels) == (MOMENT_CELLS, TARGET_STEPS + 1) == (sizes + outcomes + 1, 2**20 + 1)
     assert (form_of(2).cells(10), form_of(3).cells(10), form_of(3).labels) == (10, 20, 3)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from crypto.rings.rings import ring_of
 from crypto.stream import KeyStream
+from policies.documents import bounds
+from policies.documents.study import Study
 from policies.plan import grids
 from policies.plan.release import noise_field, plan
 from policies.refusals import Reason, Refused
@@ -62,6 +64,19 @@ def test_fewer_patients_would_do_as_well_and_how_few_is_said(make_study):
     assert 10_000 < few < 5_000_000
     grids.require(wide(make_study, {NOISES[0]: 0.02, "privacy.max_patients": few}))
     refused(wide(make_study, {NOISES[0]: 0.02, "privacy.max_patients": few + few // 50}))
+
+
+def test_where_no_number_of_patients_would_do_none_is_said(make_study):
+    """Of a study that was stored before noise had a least value: it is too small for the finest grid."""
+    fine, tiny = (
+        Study.model_validate(
+            make_study({"privacy.max_patients": 1000}).model_dump() | {"evaluation": {"noise": noise}},
+            context=bounds.STORED,
+        )
+        for noise in (1e-3, 1e-6)
+    )
+    grids.require(fine)
+    assert re.search(r"Set study.evaluation.noise to \S+ or more$", refused(tiny))
 
 
 def test_all_that_is_wrong_is_said_but_no_long_list(make_study):

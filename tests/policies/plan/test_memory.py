@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from policies.plan import shapes
 from policies.plan.memory import MAPS, PART, needed
 from silo_agent.data.images import Scale
 from silo_agent.learning.private import dpsgd
@@ -52,6 +53,12 @@ def test_a_study_of_the_largest_constants_is_priced_without_being_built():
     assert found.encoder > 1e12
     assert found.records > 1e13
     assert found.personal > 1e13
+
+
+def test_each_patient_of_a_small_batch_brings_a_gradient_and_its_copy():
+    one, two, three = (of(privacy={"max_patients": patients}).encoder for patients in (1, 2, 3))
+    weights = shapes.encoder_values(tiny_study())
+    assert three - two == two - one == 2 * 4 * weights
 
 
 def test_a_part_of_a_batch_is_what_training_takes_at_once():

@@ -67,6 +67,21 @@ def test_only_distributed_noise_is_drawn_anew_and_never_the_encoders(make_study)
         plan(together).repeated_costs(plan(together).last + 1, 1)
 
 
+def test_each_kind_of_round_says_once_what_another_attempt_at_it_adds(make_study):
+    together, alone = plan(make_study()), plan(make_study({"privacy.mode": "local"}))
+    (counts,), (pooled, encoder), (domain, _) = (together.costs()[:1], *map(costs_of_round(together), (1, 3)))
+    (metrics,) = costs_of_round(together)(6)
+    assert together.repeats() == [[counts], [pooled], [domain], [metrics]]
+    assert alone.repeats() == [[]]
+    for planned in (together, alone):
+        whole = [[counts], [pooled, encoder], [domain, encoder], [domain], [metrics]]
+        assert planned.repeats(spoilt=True) == whole
+
+
+def costs_of_round(planned):
+    return lambda number: list(planned.round_costs(number).values())
+
+
 def test_the_order_of_sums(make_study):
     study = make_study()
     assert plan(study).tensors(0) == ("counts",)

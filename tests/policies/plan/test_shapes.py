@@ -6,6 +6,7 @@ from policies.plan.families import MOMENT_CELLS
 from policies.plan.release import noise_fields, plan
 from policies.plan.shapes import (
     encoder_values,
+    evidence_values,
     head_round,
     head_values,
     head_width,
@@ -18,6 +19,7 @@ from policies.plan.shapes import (
     sealed_step,
     trained_heads,
 )
+from silo_agent.learning.heads.evidence import Evidence
 
 THREE = {"data.label": {"column": "y", "classes": [[0], [1], [2]]}}
 NUMBER = {"data.label": {"column": "y", "minimum": 0, "maximum": 30}}
@@ -40,6 +42,17 @@ def test_the_hierarchical_solver_adds_the_sum_of_all_domains_and_the_encoder_end
     releases = plan(study)
     assert [releases.tensors(number) for number in (2, 3, 4)] == [("heads", "encoder"), ("heads",), ("heads",)]
     assert "encoder" not in plan(make_study({"encoder.rounds": 0})).tensor_costs()
+
+
+@pytest.mark.parametrize("label", [{}, THREE])
+@pytest.mark.parametrize("domains", [1, 2, 3])
+def test_the_hierarchical_solver_keeps_what_its_evidence_holds(make_study, label, domains):
+    names = ["a", "b", "c"][:domains]
+    changes = {**label, "data.domain": [{"column": "group", "values": names, "names": names}]}
+    study = make_study({**changes, "heads.solver": "hierarchical", "heads.pooled_rounds": 3})
+    start = Evidence.start(domains, head_width(study) // study.head_row, study.head_row, study.heads.pooled_share)
+    assert evidence_values(study) == len(start.to_array())
+    assert evidence_values(make_study(changes)) == 0
 
 
 @pytest.mark.parametrize(
