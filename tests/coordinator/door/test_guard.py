@@ -256,8 +256,10 @@ def test_a_look_that_fails_is_told_of_and_the_next_one_is_made(server, monkeypat
         looks.append(1)
         raise OSError
 
-    monkeypatch.setattr(server._guard._connections, "look", fail)
-    wait_for(lambda: len(looks) >= 3)
+    with capture_logs() as told, monkeypatch.context() as patch:
+        patch.setattr(server._guard._connections, "look", fail)
+        wait_for(lambda: len(looks) >= 3)
+    assert "the door cannot be watched" in [line["event"] for line in told]
 
 
 # --- the guard alone, with calls and a clock that a test moves --------------------------------------------------------
