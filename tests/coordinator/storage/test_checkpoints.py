@@ -72,9 +72,12 @@ def test_many_silos_state_at_once(opened):
 def test_what_came_before_is_remembered_with_its_time(opened, monkeypatch):
     monkeypatch.setattr("policies.ledger.judging.RECENT", 2)
     first = opened()
+    first.keep("south", signed("s"), NOW)
     for hours in (0, 1, 30, 31, 32, 33):
         first.keep("north", signed(str(hours)), NOW + timedelta(hours=hours))
-    first.keep("south", signed("s"), NOW)
+        first.keep("east", signed(str(hours)), NOW + timedelta(hours=hours))
+    assert opened().history("south") == [(signed("s"), NOW)], "others' later ones drive nobody's out"
+    assert opened().history("east") == opened().history("north")
     assert opened().history("north") == [
         (signed(str(hours)), NOW + timedelta(hours=hours)) for hours in (1, 31, 32, 33)
     ]

@@ -37,6 +37,19 @@ def test_an_upload_grows_and_is_published(spool):
     assert (complete.read_bytes(), partial.exists()) == (b"abcde", False)
 
 
+def test_a_probe_says_whether_a_file_can_be_written_and_leaves_none(spool, tmp_path, monkeypatch):
+    spool.probe()
+    assert not list((tmp_path / "spool").iterdir())
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("coordinator.storage.spool.put_in_place", full)
+    with pytest.raises(SpoolFullError):
+        spool.probe()
+    assert not list((tmp_path / "spool").iterdir())
+
+
 @pytest.mark.parametrize("offset", [0, 2, 4])
 def test_bytes_follow_the_bytes_that_are_there(spool, offset):
     partial = spool.partial(PLACE, "heads", "north")

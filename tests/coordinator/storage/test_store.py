@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from coordinator.core.state import Phase
 from coordinator.core.study import Script, create, start
-from coordinator.storage.store import ContentConflictError, Store, StoreError, StudyExistsError
-from protos.messages import (
-    Place,
-    SignedPublication,
-    Tensor,
-    UploadHeader,
-)
+from coordinator.storage import checkpoints
+from coordinator.storage.store import ContentConflictError, Store, StoreError, StudyExistsError, _metadata
+from protos.messages import RINGS, Note, Place, SignedPublication, Tensor, UploadHeader, note_slot
 from protos.status import PhaseTime, UploadSize
 from support.rounds import LIMITS, SHA, STUDY
 
 PLACE = Place(STUDY, 1, 2)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 8 << 30, SHA)
 NOTE = UploadHeader(PLACE, "keys", None, "north", 0, 100, SHA)
+
+
+def test_every_column_is_always_filled_and_wide_enough_for_its_longest_word():
+    """SQLite takes longer words than a column says. PostgreSQL refuses them, and with them what a silo has sent."""
+    words = {
+        "silo": 63,
+        "signer": 63,
+        "study": 64,
+        "sha256": 64,
+        "tensor": max(map(len, Tensor)),
+        "phase": max(map(len, Phase)),
+        "kind": max(map(len, (*RINGS, *Note))),
+        "slot": max(len(HEADER.slot), *(len(note_slot(note, tensor)) for note in Note for tensor in (None, *Tensor))),
+        "at": len(datetime(2026, 1, 1, 1, 1, 1, 1, tzinfo=UTC).isoformat()),
+    }
+    columns = [
+        one for known in (_metadata, checkpoints._metadata) for table in known.tables.values() for one in table.c
+    ]
+    assert {one.name for one in columns} >= words.keys()
+    for column in columns:
+        assert not column.nullable, column
+        assert column.name not in words or column.type.length >= words[column.name], column
 
 
 def progress(study=STUDY, name="tiny"):

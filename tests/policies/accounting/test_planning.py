@@ -119,7 +119,7 @@ def test_advice_as_printed_costs_no_more_than_the_target_and_little_less(changes
 def test_a_recommended_noise_is_the_least_of_four_digits_that_is_not_below_the_one_that_was_found(noise):
     written = planning._up(noise)
     assert float(f"{written:.4g}") == written
-    assert noise * (1 - 1e-12) <= written <= noise * (1 + 1.001e-3)
+    assert noise * (1 - 2e-12) <= written <= noise * (1 + 1.001e-3)
     assert planning._up(written) == written
     assert written - 10.0 ** (math.floor(math.log10(noise)) - 3) < noise * (1 + 1e-12)
 
@@ -132,7 +132,7 @@ def test_where_the_written_noise_costs_a_little_too_much_it_is_raised_by_a_thous
     raised = scaled(study, 2.0, DELTA)
     assert raised.epsilon == epsilon_with(make_study, raised.fields, **WHOLE) < plain.epsilon
     for field, noise in plain.fields.items():
-        assert 1.0005 * noise < raised.fields[field] < 1.003 * noise
+        assert noise < raised.fields[field] < 1.0021 * noise
     monkeypatch.setattr(planning, "_epsilon", lambda *_, **__: 2.0 + 1e-9)
     with pytest.raises(
         CostError, match=r"no noise was found that costs at most epsilon 2 .* raise the target a little"
