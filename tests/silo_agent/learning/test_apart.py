@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -40,6 +41,19 @@ while os.read(0, 4096):
 for name in ("personal.wanted", "personal.taken"):
     (home / name).unlink(missing_ok=True)
 """
+
+
+@pytest.mark.parametrize(("gibibytes", "limit"), [(1, 2), (4, 2), (6, 3)])
+def test_it_steps_back_and_has_half_the_memory_but_two_gibibytes_everywhere(gibibytes, limit, monkeypatch):
+    nice, limits, system = [], [], {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gibibytes << 18}
+    monkeypatch.setattr(personal_process.os, "nice", nice.append)
+    monkeypatch.setattr(personal_process.os, "sysconf", system.__getitem__)
+    monkeypatch.setattr(personal_process.resource, "setrlimit", lambda *given: limits.append(given))
+    monkeypatch.setattr(personal_process.Path, "write_text", lambda *_, **__: 0)
+    personal_process._step_back("cpu")
+    assert (nice, limits) == ([19], [(resource.RLIMIT_DATA, (limit << 30, resource.RLIM_INFINITY))])
+    personal_process._step_back("cuda")
+    assert len(limits) == 1, "a driver of a GPU reserves more than it uses"
 
 
 @pytest.fixture

@@ -119,6 +119,25 @@ def test_a_saved_model_comes_back_in_equal_bits(make_study, tmp_path, cmi):
     np.testing.assert_array_equal(again.heads, model.heads)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_evidence_of_the_hierarchical_solver_has_the_shape_of_the_heads_and_comes_back(
+    make_study, tmp_path, classes
+):
+    study = make_study(classes=classes)
+    study = study.model_copy(update={"heads": study.heads.model_copy(update={"solver": "hierarchical"})})
+    start = SharedModel.start(study)
+    row = study.head_row
+    assert (
+        start.gathered.own.heads.shape
+        == start.heads.shape
+        == (len(study.data.domains), (1 if classes == 2 else classes) * row)
+    )
+    assert start.gathered.frame.shape == (row, row)
+    assert len(start.evidence) == len(start.gathered.to_array())
+    start.save(tmp_path / "model.safetensors")
+    assert SharedModel.load(tmp_path / "model.safetensors").digest == start.digest
+
+
 def test_the_digest_binds_study_round_and_every_tensor(make_study):
     base = SharedModel.start(make_study(cmi=0.1))
     heads = base.heads.copy()

@@ -144,3 +144,10 @@ def test_sums_of_a_head_that_overflows_are_finite():
     assert np.isfinite(hessian).all()
     assert np.isfinite(gradient).all()
     assert FAMILY.centred(hessian[None], gradient[None])[0][0] is not None
+
+
+def test_the_largest_residual_reaches_the_bound_of_what_calibrates_so_no_more_would_be_free():
+    largest = torch.tensor([[MOST_RESIDUAL], [-MOST_RESIDUAL]], dtype=torch.float64)
+    expected = FAMILY.expected(torch.zeros(2, 1, dtype=torch.float64))
+    norms = torch.linalg.vector_norm(FAMILY.intercept_terms(expected, largest), dim=1)
+    np.testing.assert_allclose(norms, 1.0, rtol=1e-12)

@@ -7,6 +7,7 @@ import pytest
 
 from silo_agent.learning.forecast.asked import asked_of
 from silo_agent.learning.forecast.forecast import Interval, counted, forecast
+from silo_agent.learning.forecast.walk import Walk
 
 
 def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():
@@ -33,6 +34,20 @@ def test_noise_costs(raw_study):
     assert row.gap.middle == pytest.approx(row.plain_mean.middle - row.mean.middle)
     assert row.gain.middle == pytest.approx(row.mean.middle - row.alone.middle)
     assert 0 < row.width < 1
+
+
+def test_every_run_is_of_the_patients_that_were_asked_about_and_no_more(raw_study, monkeypatch):
+    times = []
+
+    def watched(*given):
+        times.append((walk := Walk(*given)).times)
+        return walk
+
+    monkeypatch.setattr("silo_agent.learning.forecast.forecast.Walk", watched)
+    study = raw_study()
+    forecast(study, asked_of(study, patients=[100], effect=0.8), draws=1)
+    assert len(times) >= 2
+    assert set(times) == {1.0}
 
 
 @pytest.mark.slow

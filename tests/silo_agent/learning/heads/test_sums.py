@@ -538,3 +538,12 @@ def test_a_search_for_the_worst_patient_of_a_whitened_round_finds_one_and_no_mor
         found.append(best)
     assert max(found) <= 1 + 1e-9
     assert max(found) > 0.95
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_features_beyond_the_bound_are_shortened_to_it_and_all_others_stay(bias):
+    features = torch.tensor([[3.0, 4.0], [1.2, 1.6], [0.3, -0.4], [0.0, 0.0], [math.nan, math.inf]])
+    found = module._bounded(features, 2.0, bias=bias)
+    whole = torch.tensor([[1.2, 1.6], [1.2, 1.6], [0.3, -0.4], [0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(found[:, :2], whole, rtol=1e-6, atol=0.0)
+    assert found[:, 2:].tolist() == [[1.0]] * 5 if bias else found.shape == (5, 2)
