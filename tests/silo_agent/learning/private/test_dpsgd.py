@@ -372,6 +372,8 @@ def test_a_plan_and_a_model_that_do_not_fit_are_refused(make_study, make_records
         (plain, stochastic, None),
         (stochastic, plain, Prior(4, 2)),
         (plain, plain, Prior(4, 2)),
+        (plain, stochastic, Prior(4, 2)),
+        (stochastic, plain, None),
     ):
         encoder = build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
         with pytest.raises(LearningError, match="cmi"):
@@ -471,6 +473,30 @@ def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(make_study, m
     assert {len(batch.y) for _, batch in taken} == {size}, "every chunk has the same shape"
     assert len(taken) > 3 or size == 20
     assert len(drawn) == 3, "noise is drawn once a step"
+
+
+@pytest.mark.parametrize(
+    ("needed", "batch", "rows"),
+    [
+        (1, 10, 64),
+        (1, 1000, 224),
+        (1, 10**6, 1024),
+        (1 << 20, 10**6, 512),
+        (1 << 22, 10, 32),
+        (1 << 23, 10**6, 64),
+        (1 << 27, 10**6, 4),
+        (1 << 28, 10**6, 2),
+        (1 << 29, 10**6, 1),
+        (1 << 30, 10**6, 1),
+    ],
+)
+def test_a_chunk_has_the_usual_rows_more_for_large_batches_and_none_that_memory_has_no_room_for(
+    make_study, monkeypatch, needed, batch, rows
+):
+    monkeypatch.setattr(dpsgd, "_bytes_per_record", lambda _: needed)
+    plan = make_study().encoder.model_copy(update={"batch_size": batch})
+    assert dpsgd._rows(None, plan) == rows
+    assert rows * needed <= dpsgd.PART_BYTES or rows == 1
 
 
 def test_parts_are_smaller_where_a_record_takes_more_memory(make_study, make_records):

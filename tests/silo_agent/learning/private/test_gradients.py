@@ -113,5 +113,6 @@ def test_a_patient_moves_the_integers_by_the_patients_own_and_nothing_else(make_
     """Whoever is drawn beside: the integers of a sum are those of each record alone, to the last bit."""
     study, records = make_study(), make_records(70)
     whole = sums(study, records)[0]
+    assert np.count_nonzero(whole) > len(whole) // 2
     alone = sum(sums(study, records.of_patients(np.arange(70) == at))[0] for at in range(70))
     assert np.array_equal(whole, alone)
