@@ -1,7 +1,7 @@
 """What the faults are planted into: modules and rooms, and for each file the tests that stand for it.
 
 A room's files are found by patterns. The tests of a file are those that mirror it: `a/b/c.py` has
-`tests/a/b/test_c.py`. For a file without such a test file the tests of its folder stand.
+`tests/a/b/test_c.py`, and if those pass, all of its folder. Where there is no such test file, the folder's stand alone.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ class Campaign:
         return sorted(str(path.relative_to(root)) for path in found)
 
     def stages_of(self, root: Path, path: str) -> Sequence[Sequence[str]]:
-        """The tests that stand for a file."""
-        own = self.tests.get(path) or [own_tests(root, path) or folder_tests(root, path)]
-        return [*own, self.everywhere] if path.endswith(".py") else own
+        """The tests that stand for a file: its own, those of its folder if these pass, and those of every file."""
+        around = folder_tests(root, path)
+        own = self.tests.get(path) or [own_tests(root, path) or around]
+        if not path.endswith(".py"):
+            return own
+        return [*own, *([around] if around not in own else []), self.everywhere]
 
 
 def read_campaign(path: Path) -> Campaign:

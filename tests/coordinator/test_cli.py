@@ -98,6 +98,9 @@ def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
     assert run("study", "resume", "typed-pause", "-o", operator_file) == (0, "", "")
     code, _, err = run("study", "resume", "typed-pause", "-o", operator_file)
     assert (code, "only a paused or waiting study can be resumed" in err) == (1, True)
+    assert run("study", "forgive", "typed-pause", "north", "-o", operator_file) == (0, "", "")
+    code, _, err = run("study", "forgive", "typed-pause", "elsewhere", "-o", operator_file)
+    assert (code, "no silo elsewhere takes part in the study" in err) == (1, True)
 
 
 def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
