@@ -34,7 +34,7 @@ def change_without(models: Mapping[int, SharedModel], left: Records, device: tor
     encoder and the heads at which sums were made stay as they are.
     """
     last = models[max(models)]
-    if not len(last.evidence) or not last.gathered.own.weight or not len(left):
+    if not len(last.evidence) or not last.gathered.own.weight:
         return np.zeros_like(last.heads)
     evidence = last.gathered
     own, pooled = evidence.own, evidence.pooled

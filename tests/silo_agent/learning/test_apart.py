@@ -274,6 +274,22 @@ def test_a_wish_to_stop_ends_the_wait(job, home, pretend):
     assert wanted_round(home) == 1
 
 
+def test_what_a_process_says_is_added_to_the_hospitals_log(job, home, monkeypatch):
+    popen = subprocess.Popen
+
+    def says(_command, **how):
+        script = "import os\nwhile os.read(0, 4096): pass\nos.write(2, b'said ')"
+        return popen([sys.executable, "-S", "-c", script], **how)
+
+    monkeypatch.setattr(subprocess, "Popen", says)
+    for _ in range(2):
+        process = apart._start(job)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19
+        process.communicate()
+    assert home.personal_log.read_text() == "said said "
+    assert home.personal_log.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_the_real_process_trains_at_the_lowest_priority_and_says_everything_inside(job, home):

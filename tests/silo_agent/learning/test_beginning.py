@@ -49,14 +49,11 @@ def test_tables_go_on_if_both_studies_average_them(earlier):
 
 
 def test_a_study_never_begins_with_another_model_than_it_names(earlier):
-    study = going_on(earlier)
-    for given in (None, random_model(tiny_study(name="earlier"), seed=9)):
-        with pytest.raises(
-            ModelFileError, match=rf"continues the model {earlier.digest}, and that model was not given"
-        ):
-            begin(study, given)
+    for named, given in ((earlier.digest, None), ("0" * 64, earlier), ("f" * 64, earlier)):
+        with pytest.raises(ModelFileError, match=rf"continues the model {named}, and that model was not given"):
+            begin(going_on(earlier, continues=named), given)
     with pytest.raises(ModelFileError, match="was not given"):
-        SharedModel.start(study)
+        SharedModel.start(going_on(earlier))
 
 
 def test_all_that_does_not_fit_is_said_at_once(earlier):

@@ -4,6 +4,8 @@ import torch
 
 from policies.documents.study import DomainColumn, Personal
 from silo_agent.learning.beside.companions import Companions
+from silo_agent.learning.terms.deep_kernel import Trained
+from silo_agent.learning.terms.mmd_d import FEWEST
 from silo_agent.learning.terms.term import Batch, Seen
 
 COUNT, BATCH = 40, 8
@@ -16,7 +18,7 @@ def study(make_study):
     return made.model_copy(update={"data": made.data.model_copy(update={"protected": (sex,)})})
 
 
-def looked(study, plan, seed=0):
+def looked(study, plan, seed=0, step=BATCH):
     """A step on the first records: what it sees, which records were looked at with a gradient or without, the state."""
     phi = torch.randn(COUNT, 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
     groups, asked = (phi.detach()[:, :1] > 0).long(), []
@@ -28,7 +30,7 @@ def looked(study, plan, seed=0):
         return Seen(batch, own, reference=own.detach())
 
     beside = Companions(study, plan, {}, look, count=COUNT, shuffle=np.random.default_rng(seed))
-    return beside.seen(np.arange(BATCH)), asked, beside.finish()
+    return beside.seen(np.arange(step)), asked, beside.finish()
 
 
 def test_the_adversary_learns_on_records_drawn_anew_and_not_on_those_of_the_step(study):
@@ -49,3 +51,14 @@ def test_without_an_adversary_nothing_more_is_looked_at_or_drawn(study):
     assert len(asked) == 1
     assert seen.adversary is None
     assert not state
+
+
+@pytest.mark.parametrize("step", [1, 2, BATCH])
+def test_a_deep_kernel_learns_on_every_step_that_has_a_pair_of_records(study, step):
+    plan = Personal(mmd=0.0, mmd_d=1.0, kernel_steps=3)
+    seen, asked, state = looked(study, plan, step=step)
+    start = Trained(2).to_array()
+    assert len(asked) == 1
+    assert (seen.kernel is None) == np.array_equal(state["kernel"], start) == (step < FEWEST)
+    assert state["kernel"][-1] == (3 if step >= FEWEST else 0)
+    assert np.isfinite(state["kernel"]).all()

@@ -33,6 +33,11 @@ def test_a_choice_comes_back_as_it_was_and_only_its_owner_reads_it(choice, tmp_p
         assert same(Choice.from_bytes(other.to_bytes()), other)
 
 
+def test_a_refitted_model_is_named_after_what_is_refitted():
+    assert {name: ("recalibrated" in name, "own heads" in name) for name in REFITTED} == REFITTED
+    assert sorted(REFITTED.values()) == [(False, True), (True, False), (True, True)]
+
+
 def test_it_says_why(choice):
     cross = "in 5-fold cross-validation over 412 training patients"
     assert choice.why == f"{cross} it lowered the loss of a patient by +0.0200 +- 0.0080"

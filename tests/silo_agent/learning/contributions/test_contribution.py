@@ -16,6 +16,7 @@ from silo_agent.learning.contributions.encoder import UPDATE_STEPS, EncoderUpdat
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.device import choose_device
+from silo_agent.learning.each_record import sum_records
 from silo_agent.learning.errors import ReleaseError
 from silo_agent.learning.model import SharedModel
 from silo_agent.logs import TrainingLog
@@ -80,6 +81,33 @@ def test_each_takes_what_was_charged_and_cannot_be_called_without():
             first = list(inspect.signature(method).parameters.values())[1]
             assert first.annotation == "Release"
             assert first.default is inspect.Parameter.empty
+
+
+@pytest.mark.parametrize("tensor", [Tensor.COUNTS, Tensor.HEADS, Tensor.METRICS])
+def test_a_record_whose_term_fails_is_left_out_alone_and_stops_a_rehearsal(
+    study, records, tmp_path, monkeypatch, tensor
+):
+    model, (release, place) = SharedModel.start(study), due(study, tensor)
+
+    def sent(name, cohort):
+        return KINDS[tensor](setting_of(study, tmp_path / name)).contribute(release, cohort, place, model, 3)
+
+    whole, others = sent("whole", records), sent("others", records.of_patients(np.arange(50) != 7))
+
+    def spoilt(count, values, term, **named):
+        def failing(rows):
+            if 7 in rows:
+                raise MemoryError
+            return term(rows)
+
+        return sum_records(count, values, failing, **named)
+
+    monkeypatch.setattr(inspect.getmodule(KINDS[tensor]), "sum_records", spoilt)
+    found = sent("without one", records)
+    assert np.abs(found - others).max() <= 1, "how sums are rounded"
+    assert np.abs(found - whole).max() > 1000
+    with pytest.raises(MemoryError):
+        KINDS[tensor](setting_of(study, tmp_path / "rehearsed")).rehearse(release, records, place, model)
 
 
 def test_counts_are_remembered_as_they_were_opened(make_study, tmp_path):

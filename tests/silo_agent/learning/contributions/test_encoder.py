@@ -1,6 +1,7 @@
 """Every recipe's encoder round, with every term: what feeds an upload is trained in the noised step or not at all."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from policies.plan.release import plan
 from protos.messages import Place
 from silo_agent.learning import kept
 from silo_agent.learning.contributions.contribution import Setting
-from silo_agent.learning.contributions.encoder import EncoderUpdates
+from silo_agent.learning.contributions.encoder import EncoderUpdates, train
 from silo_agent.learning.device import choose_device
+from silo_agent.learning.invariance.plain import train_plainly
+from silo_agent.learning.invariance.steps import Steps
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import gradients
 from silo_agent.learning.private.clipping import Grid
@@ -28,6 +31,15 @@ OPEN = {
     "encoder": {"noise": 0.0},
     "evaluation": {"noise": 0.0},
     "privacy": {"mode": "none", "count_noise": 0.0},
+}
+INVARIANT = {
+    "recipe": "fedavg",
+    "heads": {"pooled_rounds": 4, "domain_rounds": 0, "pooled_noise": 0, "domain_noise": 0},
+    "encoder": {"steps": 2, "sampling_rate": 1, "noise": 0, "irm": 10.0, "irm_after": 3, "group_dro": 0.5}
+    | {"schedule": "cosine", "weight_clip": 5.0},
+    "evaluation": {"noise": 0.0},
+    "privacy": {"mode": "none", "count_noise": 0.0},
+    "data": {"environment": {"column": "ward", "values": [0, 1]}},
 }
 LINEAR = {
     "model": {"encoder": "linear", "hidden": []},
@@ -152,3 +164,32 @@ def test_a_small_domains_kept_head_stays_where_the_pooled_rounds_left_it(make_re
     assert np.array_equal(heads[1][0], heads[1][1])
     assert np.array_equal(heads[1][1], heads[2][1])
     assert not np.array_equal(heads[1][0], heads[2][0])
+
+
+def test_whole_batches_are_trained_with_the_counts_weights_and_go_on_from_round_to_round(make_records, tmp_path):
+    """The silo's own loop, written down again. It missed the third round, which counts among the steps all the same."""
+    study = tiny_study(**INVARIANT)
+    records = replace(make_records(60, inputs=2, domains=2), environments=np.arange(60) % 2)
+    (tmp_path / "counts.json").write_text(json.dumps([30.0, 90.0]))
+    silo = Setting(study, tmp_path, SeededEntropy(1), choose_device("cpu"), TrainingLog(tmp_path / "log.jsonl"))
+    model, steps = a_model(study), Steps.start(study.encoder, 2)
+    for number in (1, 2, 4):
+        steps.taken = 2 * (number - 1)
+        release, place = plan(study).release(number, "encoder"), Place(study.digest, number, 1)
+        found = train(silo, release, records, place, model)
+        wanted = train_plainly(
+            study,
+            model.build_encoder(),
+            model.heads,
+            records,
+            release,
+            steps=steps,
+            joint=1,
+            family=silo.family,
+            domain_weights=np.array([2.0, 2 / 3]),
+            whole=8,
+        )
+        assert np.array_equal(found.vector, wanted.vector)
+        assert found.vector.any()
+        left = np.frombuffer(StudyFolder(tmp_path).environments(number).read_bytes(), "<f8")
+        np.testing.assert_array_equal(left, [2 * number, *steps.weights])

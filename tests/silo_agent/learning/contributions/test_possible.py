@@ -171,3 +171,11 @@ def test_curvatures_with_their_noise_are_never_refused_and_negative_ones_are(wid
 @given(patients=st.integers(0, 5000), rate=st.floats(1e-3, 1.0), seed=st.integers(0, 2**32 - 1))
 def test_more_patients_than_this_are_never_drawn(patients, rate, seed):
     assert np.random.default_rng(seed).binomial(patients, rate) <= most_drawn(patients, rate) <= patients
+
+
+@pytest.mark.parametrize(("patients", "rate"), [(1e6, 1e-15), (1e12, 1e-3)])
+def test_the_chance_of_more_drawn_patients_is_what_bernstein_says_of_one_rule(patients, rate):
+    """exp(-t^2 / 2 / (n q + t / 3)) for t above the n q that are expected, where next to none or very many are."""
+    expected = patients * rate
+    more = most_drawn(patients, rate) - expected
+    assert -(more**2) / 2.0 / (expected + more / 3.0) == pytest.approx(math.log(1e-15 / 2.0), rel=1e-3)

@@ -105,6 +105,23 @@ def test_a_stochastic_encoder_has_a_mean_and_a_positive_deviation_and_is_used_at
     torch.testing.assert_close(encoder(x), torch.tanh(mean) / 2)
 
 
+@pytest.mark.parametrize("beside", [{}, {"skip": True}, {"skip": True, "random_features": 3}])
+def test_heads_read_the_representation_and_then_what_stands_beside_it(beside):
+    """Also of each draw that a prediction is averaged over."""
+    encoder = build_encoder(model(samples=4, **beside), data(), stochastic=True)
+    x = torch.rand(6, 5, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with torch.no_grad():
+        mean, deviation = encoder.moments(x)
+        own, read, drawn = encoder.beside(x), encoder(x), encoder.to_predict(x)
+        assert own.shape == (6, encoder.width - 4)
+        torch.testing.assert_close(read, torch.cat([torch.tanh(mean) / 2, own], dim=1))
+        torch.testing.assert_close(encoder.layered(x)[0], read)
+        assert drawn.shape == (6, 4, encoder.width)
+        for number, normal in enumerate(encoder.draws):
+            torch.testing.assert_close(drawn[:, number, :4], torch.tanh(mean + deviation * normal) / 2)
+            torch.testing.assert_close(drawn[:, number, 4:], own)
+
+
 def test_features_of_many_rows_and_of_none(monkeypatch):
     encoder = build_encoder(model(), data(), stochastic=False)
     inputs = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from silo_agent.learning.evaluation import attacker
 from silo_agent.learning.evaluation.attacker import attacker_auc, scores
 from silo_agent.learning.evaluation.evaluation import auc
 
@@ -37,3 +38,29 @@ def test_it_tells_of_patients_whom_it_did_not_learn_from():
     said = scores(X[:180].astype(np.float64), group[:180], X[180:].astype(np.float64), 2, np.random.default_rng(0))
     np.testing.assert_allclose(said.sum(axis=1), 1.0)
     assert auc(said[:, 1], group[180:]) > 0.9
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_it_is_the_mean_over_the_parts_and_groups_and_asks_of_each_record_once(monkeypatch, groups):
+    """Here with an attacker that learns nothing, and says of each group how near a value of the record is to it."""
+    people = np.arange(120) // 2
+    own = np.random.default_rng(7).integers(0, groups, 120)
+    told = own + np.random.default_rng(8).normal(0, 0.5, 120)
+    order, asked, areas = np.sort(told), [], []
+
+    def says(x, learned, given, count, _drawn):
+        told_of = order.mean() + order.std() * given[:, 0]
+        rows = np.argsort(told)[np.searchsorted(order, told_of - 1e-9)]
+        asked.append(rows)
+        assert len(x) == len(learned) == 120 - len(rows)
+        said = -np.abs(told_of[:, None] - np.arange(count))
+        areas.extend(auc(said[:, group], (own[rows] == group).astype(np.int64)) for group in range(count))
+        return said
+
+    monkeypatch.setattr(attacker, "scores", says)
+    found = attacker_auc(told[:, None].astype(np.float64), own, people)
+    assert len(areas) == 5 * groups
+    assert found == pytest.approx(np.mean(areas))
+    assert 0.6 < found < 0.95
+    assert sorted(np.concatenate(asked)) == list(range(120))
+    assert sum(len(set(people[rows])) for rows in asked) == 60, "all records of a patient are in one part"

@@ -14,6 +14,7 @@ from silo_agent.learning.evaluation.evaluation import (
     results_from_histograms,
     score_histograms,
 )
+from silo_agent.learning.evaluation.intervals import share
 from silo_agent.learning.families.registry import family_of
 
 M, BINS = 2, 10
@@ -226,6 +227,25 @@ def test_accuracies_and_numbers_are_covered_under_noise_and_sampling(classes):
     assert covered.min() >= 0.9
     assert np.abs(errors[:2]).max() < 0.01
     assert abs(errors[2]) < 10
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_what_is_said_of_a_share_lies_between_none_and_all(fitted):
+    """Noise leads the intervals of a model that is always right, or never, beyond that."""
+    cells = np.zeros((M, 2, BINS))
+    cells[0, 0, 0] = cells[0, 1, -1] = cells[1, 0, -1] = cells[1, 1, 0] = 60.0
+    family, rng = family_of(2), np.random.default_rng(0)
+    right = family.right_cells(BINS).ravel()
+    beyond = [share(own.ravel(), right, 4.0) for own in cells]
+    assert beyond[0][2] > 1.0
+    assert beyond[1][1] < 0.0
+    ends = []
+    for result in results_from_histograms(cells.ravel(), 4.0, family, count=M, bins=BINS, rng=rng, fitted=fitted):
+        for found in (result.accuracy, result.balanced_accuracy, result.false_negatives, result.auc):
+            assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+        ends.append((result.accuracy.low, result.accuracy.high, result.balanced_accuracy.high))
+    assert ends[0][1:] == (1.0, 1.0)
+    assert ends[1][0] == 0.0
 
 
 def test_an_absent_domain_or_class_gives_no_number_instead_of_noise():

@@ -70,6 +70,15 @@ def test_whatever_was_opened_gives_an_interval(noise):
     assert 0 <= low <= middle <= high <= 1
 
 
+@pytest.mark.parametrize(("places", "area"), [((0, -1), 0.98), ((-1, 0), 0.02)])
+def test_an_area_is_never_said_to_be_nearer_to_none_or_all_than_this(places, area):
+    counts = np.zeros((2, BINS))
+    counts[0, places[0]] = counts[1, places[1]] = 1e4
+    middle, low, high = fit(counts, 1.0, EDGES).auc()
+    assert middle == area
+    assert 0.0 < low < area < high < 1.0
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_intervals_hold_the_truth(law):
     share, errors = covered(law, 1000, 2.5, 50)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from policies.documents.study import NUMBER
 from silo_agent.learning.evaluation.evaluation import auc
@@ -31,12 +32,13 @@ def test_the_values_are_the_differences_of_the_figures():
     assert found.patients == 200
 
 
-def test_a_loss_has_the_interval_of_a_paired_mean():
-    first, second, labels, patients = cohort(100, 1)
+@pytest.mark.parametrize("count", [10, 100])
+def test_a_loss_has_the_interval_of_a_paired_mean(count):
+    first, second, labels, patients = cohort(count, 1)
     found = paired(first, second, labels, patients, BINARY).loss
     gap = np.log(first[patients, labels]) - np.log(second[patients, labels])
-    half = 1.984 * gap.std(ddof=1) / 10
-    assert (found.high - found.value, found.value - found.low) == pytest.approx((half, half), rel=1e-3)
+    half = t.ppf(0.975, count - 1) * gap.std(ddof=1) / np.sqrt(count)
+    assert (found.high - found.value, found.value - found.low) == pytest.approx((half, half))
 
 
 @pytest.mark.slow
