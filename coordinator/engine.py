@@ -619,7 +619,7 @@ class Engine:
     def _leave_behind(self, progress: Progress) -> None:
         """Have nobody wait for a silo of the roster whose certificate was revoked meanwhile."""
         round_ = progress.round
-        if progress.life is not Life.RUNNING or round_ is None or round_.phase in (Phase.OFFER, Phase.WAIT, *OVER):
+        if round_ is None or round_.phase in (Phase.OFFER, Phase.WAIT, *OVER):
             return
         wanted = [member for member in round_.members if member.silo in round_.waiting_for]
         gone = tuple(member.silo for member in wanted if self._revoked(member.certificate_pem))

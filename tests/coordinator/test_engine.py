@@ -23,6 +23,7 @@ from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.sums import adding
+from crypto.secagg.voids import Void
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.refusals import Refused
@@ -319,6 +320,29 @@ def test_a_deadline_ends_the_attempt(engine, clock):
     clock.now += 1
     until(lambda: engine.status("tiny").attempt == 2)
     assert engine.status("tiny").phase == "offer"
+
+
+def test_the_operator_is_told_once_of_each_attempt_that_ends_and_of_who_falls_silent(engine, clock):
+    def ended():
+        found = engine._metrics.attempts.collect()[0].samples
+        return {one.labels["outcome"]: one.value for one in found if one.name.endswith("_total")}
+
+    with capture_logs() as log:
+        to_gather(engine)
+        assert not ended()
+        clock.now += STUDY.deadlines.train
+        until(lambda: engine.status("tiny").attempt == 2)
+        until_ticks(engine, 2)
+    assert ended() == {"aborted": 1.0}
+    assert [line["outcome"] for line in log if line["event"] == "attempt over"] == ["aborted"]
+    assert [line["silos"] for line in log if line["event"] == "silos away"] == [STUDY.silos]
+
+
+def test_a_promise_to_void_is_about_all_attempts_before_this_one(engine):
+    to_gather(engine)
+    assert engine.void(PLACE, Tensor.COUNTS) == Void(PLACE.study, 0, Tensor.COUNTS, 0, 0)
+    with pytest.raises(OutOfTurnError):
+        engine.void(replace(PLACE, attempt=2), Tensor.COUNTS)
 
 
 def test_a_sum_that_cannot_be_made_ends_the_attempt_by_name(engine, monkeypatch):
