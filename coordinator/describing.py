@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from coordinator.core import study as studies
@@ -36,7 +37,7 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         study=script.study,
         name=script.name,
         state=progress.life,
-        why=sentence(progress.why),
+        why=sentence(_standing(progress)),
         round=round_.place.round if round_ else 0,
         rounds=len(script.tensors) - 1,
         attempt=round_.place.attempt if round_ else 0,
@@ -45,6 +46,13 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         waiting_for=_waiting_for(progress),
         members=tuple(_member(progress, silo, seen.get(silo.name, 0.0)) for silo in progress.silos),
     )
+
+
+def _standing(progress: Progress) -> str:
+    if progress.life is not Life.WAITING or progress.stalled is None:
+        return progress.why
+    last = datetime.fromtimestamp(progress.stalled + studies.LISTED_SECONDS, UTC)
+    return f"{progress.why}; who is not back by {last:%Y-%m-%d %H:%M} UTC has left the study"
 
 
 def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:

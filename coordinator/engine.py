@@ -615,6 +615,10 @@ class Engine:
         if progress.life is Life.RUNNING:
             self._apply(self._progress[study], Passed())
             self._leave_behind(self._progress[study])
+        # In the same turn: whoever calls every moment would otherwise open its offer again before it is missed.
+        after, effects = studies.expire(self._progress[study], self._clock())
+        if effects:
+            self._commit(self._progress[study], after, effects)
 
     def _leave_behind(self, progress: Progress) -> None:
         """Have nobody wait for a silo of the roster whose certificate was revoked meanwhile."""

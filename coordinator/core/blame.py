@@ -5,7 +5,7 @@ Pure. `crypto.secagg.blame` says what the lists of the spoilt sums prove; this m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from crypto.secagg.blame import named, provable, sit_out
@@ -27,12 +27,17 @@ class Verdict:
     """What is known, in words."""
 
 
-def judge(active: Sequence[str], lists: Lists, colluders: int, threshold: int, first: int) -> Verdict:
-    """Judge the lists of all spoilt sums of a study of which `active` silos are left. `first` rotates who sits out."""
+def judge(
+    active: Sequence[str], lists: Lists, colluders: int, threshold: int, first: int, *, away: Collection[str] = ()
+) -> Verdict:
+    """Judge the lists of all spoilt sums of a study of which `active` silos are left. `first` rotates who sits out.
+
+    Silos that are `away` sit out rather than others.
+    """
     guilty = named(lists, colluders)
     staying = [name for name in active if name not in guilty]
     spare = len(staying) - threshold
-    aside = sit_out(staying, lists, colluders, spare, first) if spare >= 0 else None
+    aside = sit_out(staying, lists, colluders, spare, first, away=away) if spare >= 0 else None
     return Verdict(tuple(sorted(guilty)), tuple(sorted(aside or ())), aside is None, known(lists, colluders))
 
 

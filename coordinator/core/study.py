@@ -4,11 +4,12 @@ Round 0 deals keys and sums the domain counts; rounds 1..R train; round R+1 sums
 round, and without which the round goes on, is asked again with the next offer; it is then behind and catches up. A
 round that aborts is attempted again with the silos that still take part, until the study's attempts are used up. If a
 list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
-for them. If one of them has left for good, the others void the list first. A silo that refuses leaves the study, and so
-does one that disputes again and without which the study can go on, and one that is named because of spoilt sums; the
-reason is recorded. While a spoilt sum has no name, some silos sit out (`core.blame`). A silo that is silent is
-away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present.
-While the operator has paused the study, its clock stands still: what silos still send counts, but time does not.
+for them. Who is not back within `LISTED_SECONDS` has left for good. If one of them has left, the others void the list
+first. A silo that refuses leaves the study, and so does one that disputes again and without which the study can go on,
+and one that is named because of spoilt sums; the reason is recorded. While a spoilt sum has no name, some silos sit out
+(`core.blame`). A silo that is silent is away until it calls again. The study goes on while enough silos remain, and
+waits while too few of them are present. While the operator has paused the study, its clock stands still: what silos
+still send counts, but time does not.
 
 Pure: the clock comes in as an argument.
 """
@@ -17,9 +18,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from coordinator.core import slowness
-from coordinator.core.blame import judge, known
+from coordinator.core.blame import Lists, Verdict, judge, known
 from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, Stopped
 from coordinator.core.round import open_round, step
 from coordinator.core.slowness import Slowness
@@ -96,6 +98,8 @@ class Progress:
     """Silos that sit out since the last spoilt sum, though nothing is proven about them (`core.blame`)."""
     slowness: Slowness = field(default_factory=Slowness)
     """What waiting for each silo has cost the study."""
+    stalled: float | None = None
+    """Since when silos are missed without which no list of the current round can be signed; None if none is."""
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -142,6 +146,11 @@ class Progress:
         return self.paused_at if self.life is Life.PAUSED else now
 
 
+_DAY: Final = 86400.0
+LISTED_SECONDS: Final = 30 * _DAY
+"""Longest time that a study waits for silos without which no list of its round can be signed."""
+NOTICE_SECONDS: Final = _DAY
+"""What is left of it at least when the coordinator begins again: nobody could come back while it was down."""
 _PATIENCE = 2
 """So many attempts at one round may end at a silo before the others try without it."""
 Outcome = tuple[Progress, list[Effect]]
@@ -192,10 +201,12 @@ def resume(state: Progress, now: float) -> Outcome:
     if state.round is None or state.life not in (Life.PAUSED, Life.WAITING):
         msg = f"the study is {state.life}; only a paused or waiting study can be resumed"
         raise StudyStateError(msg)
-    round_ = replace(state.round, since=state.round.since + now - state.clock(now))
+    stood = now - state.clock(now)
+    round_ = replace(state.round, since=state.round.since + stood)
     if round_.phase is Phase.WAIT:
         round_ = open_round(round_, now)
-    return _in_tune(replace(state, life=Life.RUNNING, round=round_, paused_at=0.0)), [Persist()]
+    stalled = None if state.stalled is None else state.stalled + stood
+    return _in_tune(replace(state, life=Life.RUNNING, round=round_, paused_at=0.0, stalled=stalled)), [Persist()]
 
 
 def forgive(state: Progress, silo: str) -> Outcome:
@@ -225,9 +236,12 @@ def _inviting(round_: Round, silos: tuple[str, ...]) -> Round:
 
 def restart_clock(state: Progress, now: float) -> Outcome:
     """Begin the current phase of a running study again, because time while the coordinator was down does not count."""
-    if state.round is None or state.life is not Life.RUNNING:
-        return state, []
-    return replace(state, round=replace(state.round, since=now)), [Persist()]
+    after = _timed(state, now)
+    if after.stalled is not None:
+        after = replace(after, stalled=max(after.stalled, now - LISTED_SECONDS + NOTICE_SECONDS))
+    if after.round is not None and after.life is Life.RUNNING:
+        after = replace(after, round=replace(after.round, since=now))
+    return after, ([] if after == state else [Persist()])
 
 
 def credit(state: Progress, since: float, now: float) -> Outcome:
@@ -236,6 +250,23 @@ def credit(state: Progress, since: float, now: float) -> Outcome:
     if state.round is None or state.life not in LIVE or now <= (begin := max(since, state.round.since)):
         return state, []
     return replace(state, round=replace(state.round, since=state.round.since + now - begin)), [Persist()]
+
+
+def expire(state: Progress, now: float) -> Outcome:
+    """Take silos as gone for good that a waiting study has missed too long; nothing in any other state.
+
+    They were in a list that was given out, so the others must void it or, if they cannot, the study ends.
+    """
+    round_ = state.round
+    if round_ is None or state.life is not Life.WAITING or state.stalled is None:
+        return state, []
+    if now < state.stalled + LISTED_SECONDS:
+        return state, []
+    gone, stayed_away = round_.unanswered, f"did not come back within {LISTED_SECONDS / _DAY:g} days"
+    why = f"away: it is in a list that was given out in round {round_.place.round}, and {stayed_away}"
+    silos = tuple(replace(one, why=one.why or why) if one.name in gone else one for one in state.silos)
+    round_, effects = step(round_, Stopped(f"{', '.join(gone)} {stayed_away}"), now)
+    return _in_tune(_after_abort(replace(state, silos=silos, round=round_, stalled=None), round_, now)), effects
 
 
 def abort(state: Progress, reason: str, now: float) -> Outcome:
@@ -262,16 +293,49 @@ def advance(state: Progress, event: Event, now: float) -> Outcome:
     silent = isinstance(event, Passed | Restarted)
     seen = slowness.observed(state.slowness, before, round_, now, most=state.budget, silent=silent)
     state, round_ = replace(state, slowness=seen), replace(round_, patience=0.0)
-    if round_.phase is Phase.WAIT and not round_.required and not set(state.needed) <= set(round_.invited):
-        # Who is missing is worse than who is slow.
-        round_ = open_round(_inviting(round_, state.needed), now)
+    if round_.phase is Phase.WAIT and not round_.required:
+        state = _relieved(state, round_)
+        if not set(state.needed) <= set(round_.invited):
+            # Who is missing is worse than who is slow.
+            round_ = open_round(_inviting(_without_those(round_, state.aside), state.needed), now)
     silos = tuple(replace(silo, away=silo.name in round_.absent) for silo in state.silos)
     state = replace(state, round=round_, silos=silos)
     if round_.phase is Phase.COMMITTED:
         state = _after_commit(state, round_, now)
     elif round_.phase is Phase.ABORTED:
         state = _after_abort(state, round_, now)
-    return _in_tune(state), effects
+    return _in_tune(_timed(state, now)), effects
+
+
+def _relieved(state: Progress, round_: Round) -> Progress:
+    """Have those sit out that do not come, and no longer others that are there, if these are enough then.
+
+    Otherwise a hostile silo that has put another one aside could stop the study by staying away itself.
+    """
+
+    def enough(aside: tuple[str, ...]) -> bool:
+        there = set(state.active).difference(aside, round_.absent)
+        return len(there) >= state.script.min_silos
+
+    if not state.aside or enough(state.aside):
+        return state
+    verdict = _verdict(state, state.spoilt, round_)
+    return replace(state, aside=verdict.aside) if not verdict.over and enough(verdict.aside) else state
+
+
+def _without_those(round_: Round, silos: tuple[str, ...]) -> Round:
+    """Return an attempt that has no roster yet, to which these are not invited any more."""
+    invited = tuple(name for name in round_.invited if name not in silos)
+    seats = tuple(seat for seat in round_.seats if seat.member.silo not in silos)
+    return replace(round_, invited=invited, seats=seats)
+
+
+def _timed(state: Progress, now: float) -> Progress:
+    """Remember since when silos of a list are missed. Who calls and goes again does not begin anew."""
+    round_ = state.round
+    if round_ is None or not round_.required:
+        return replace(state, stalled=None)
+    return replace(state, stalled=now) if state.stalled is None and round_.phase is Phase.WAIT else state
 
 
 def _in_tune(state: Progress) -> Progress:
@@ -349,6 +413,13 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=keyed))
 
 
+def _verdict(state: Progress, lists: Lists, round_: Round) -> Verdict:
+    """Return what follows from the spoilt lists for those that are left. Raises `RosterRefused`, as `_judged`."""
+    script, place = state.script, round_.place
+    needed = threshold(len(script.silos), script.colluders, script.min_silos)
+    return judge(state.active, lists, script.colluders, needed, place.round + place.attempt, away=round_.absent)
+
+
 def _judged(state: Progress, round_: Round) -> Progress:
     """Record a spoilt sum or a complaint, and what follows from it.
 
@@ -356,7 +427,7 @@ def _judged(state: Progress, round_: Round) -> Progress:
 
     Raises `RosterRefused` if the study has too few silos.
     """
-    proof, script, place = round_.spoilt, state.script, round_.place
+    proof, place = round_.spoilt, round_.place
     spoilt = proof is not None and proof.attempt == place.attempt
     if proof is not None and spoilt:
         lists = (*state.spoilt, (proof.culprit,) if proof.culprit else proof.names)
@@ -364,8 +435,7 @@ def _judged(state: Progress, round_: Round) -> Progress:
         lists = (*state.spoilt, round_.blamed)
     else:
         return state
-    needed = threshold(len(script.silos), script.colluders, script.min_silos)
-    verdict = judge(state.active, lists, script.colluders, needed, place.round + place.attempt)
+    verdict = _verdict(state, lists, round_)
     reasons = dict.fromkeys(verdict.named, f"named: {round_.why}; {verdict.why}")
     silos = tuple(replace(one, why=one.why or reasons.get(one.name, "")) for one in state.silos)
     state = replace(state, silos=silos, spoilt=lists, aside=verdict.aside)

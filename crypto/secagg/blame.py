@@ -10,7 +10,7 @@ Only minimal explanations are looked at, because a set contains whoever all mini
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -72,16 +72,23 @@ def provable(lists: Sequence[Iterable[str]], colluders: int) -> Names:
 
 
 def sit_out(
-    active: Sequence[str], lists: Sequence[Iterable[str]], colluders: int, spare: int, first: int
+    active: Sequence[str],
+    lists: Sequence[Iterable[str]],
+    colluders: int,
+    spare: int,
+    first: int,
+    *,
+    away: Collection[str] = (),
 ) -> Names | None:
-    """Return who is left out of the next sum: a smallest explanation of which at most `spare` silos are still active.
+    """Return who is left out of the next sum: an explanation of which at most `spare` silos are still active.
 
-    `first` rotates who comes first among equals. Returns None if no explanation can be spared.
+    It is the one that costs fewest silos that are there (not `away`), then the smallest. `first` rotates who comes
+    first among equals. Returns None if no explanation can be spared.
     """
     inside = [one.intersection(active) for one in explanations(lists, colluders)]
     fitting = [one for one in inside if len(one) <= spare]
     if not fitting:
         return None
-    least = min(len(one) for one in fitting)
-    equal = [one for one in fitting if len(one) == least]
+    costs = [(len(one.difference(away)), len(one)) for one in fitting]
+    equal = [one for one, cost in zip(fitting, costs, strict=True) if cost == min(costs)]
     return equal[first % len(equal)]

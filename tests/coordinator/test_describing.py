@@ -57,6 +57,15 @@ def seen(member):
     return replace(member, slow_seconds=0.0, slow_budget=0.0)
 
 
+def test_until_when_a_silo_of_a_list_is_waited_for_is_told_and_nothing_of_other_waits():
+    asked = waiting()
+    assert describe(asked, {}).why == asked.why
+    missed = replace(asked, stalled=1_800_000_000.0)
+    assert describe(missed, {}).why == f"{asked.why}; who is not back by 2027-02-14 08:00 UTC has left the study"
+    stopped, _ = pause(missed, "a holiday", 5.0)
+    assert describe(stopped, {}).why == "a holiday"
+
+
 def test_what_waiting_for_a_silo_has_cost_is_told_with_the_way_out():
     memory = Slowness((Taken("polar", 12.5, 2), Taken("west", 3.0, 1)))
     state = replace(started(FIVE), slowness=memory)

@@ -17,7 +17,7 @@ from coordinator import intake
 from coordinator.core.events import Persist
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Phase
-from coordinator.core.study import Life
+from coordinator.core.study import LISTED_SECONDS, Life
 from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
@@ -336,6 +336,28 @@ def test_the_operator_is_told_once_of_each_attempt_that_ends_and_of_who_falls_si
     assert ended() == {"aborted": 1.0}
     assert [line["outcome"] for line in log if line["event"] == "attempt over"] == ["aborted"]
     assert [line["silos"] for line in log if line["event"] == "silos away"] == [STUDY.silos]
+
+
+def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock):
+    to_gather(engine)
+    for silo in STUDY.silos:
+        send(engine, silo, Tensor.COUNTS, counts())
+    until(lambda: engine.status("tiny").phase == "sign")
+    clock.now += STUDY.deadlines.open
+    until(lambda: engine.status("tiny").attempt == 2)
+    clock.now += STUDY.deadlines.offer
+    until(lambda: engine.status("tiny").state == "waiting")
+    clock.now += LISTED_SECONDS - 1
+    until_ticks(engine, 2)
+    assert engine.status("tiny").state == "waiting"
+    with engine._changed:
+        engine._notice(STUDY.silos[0], "one")
+        assert engine.status("tiny").phase == "offer", "who only calls is asked again"
+        clock.now += STUDY.deadlines.offer
+        engine._pass(STUDY.digest)
+        assert engine.status("tiny").state == "ended", "and has no time to call once more"
+    assert "north, south, west did not come back within 30 days" in engine.status("tiny").why
+    assert not engine._spool._folder(replace(PLACE, attempt=2)).exists()
 
 
 def test_a_promise_to_void_is_about_all_attempts_before_this_one(engine):

@@ -140,6 +140,7 @@ def restarts(make_server, authority, operator_folder, tmp_path):
     made.stop()
 
 
+@pytest.mark.slow
 def test_a_restart_while_gathering_keeps_what_is_there(restarts, monkeypatch):
     monkeypatch.setattr(chunks, "MAX_CHUNK", 40)
     scene = restarts.scene

@@ -134,6 +134,7 @@ def forgive(scene, operator_folder, tmp_path) -> Callable[..., tuple[int, str, s
     return run
 
 
+@pytest.mark.slow
 def test_a_silo_that_was_set_aside_is_asked_again_once_the_operator_forgives_it(scene, forgive, operator_folder):
     scene.lose_attempts(2)
     cost = scene.member()

@@ -121,6 +121,7 @@ def federation(tmp_path):
         yield made
 
 
+@pytest.mark.slow
 def test_nothing_is_trained_until_a_signed_recovery_charges_what_was_lost(federation):
     spent = read_history(federation.ledger)[1][-1].epsilon
     assert {debit.round for debit in federation.charges} >= {0, 1}

@@ -79,7 +79,7 @@ def test_a_list_of_withdrawals_that_does_not_open_makes_its_silo_sit_out(federat
     assert charged(north) == []
 
 
-@pytest.mark.parametrize("how", ["flipped", "gone"])
+@pytest.mark.parametrize("how", ["flipped", pytest.param("gone", marks=pytest.mark.slow)])
 def test_a_silo_without_the_domains_sizes_takes_them_from_a_peer_with_the_model(five, how):
     coordinator, silos = five()
     north = silos["north"]

@@ -105,6 +105,7 @@ M\xfcller,a,50,4,1
 """
 
 
+@pytest.mark.slow
 def test_nothing_that_can_be_counted_tells_of_records_that_do_not_fit(federate):
     clean = observed(federate, 40)
     assert clean["charges"], "something was charged"

@@ -216,7 +216,7 @@ def test_three_of_ten_who_do_not_answer_cost_nothing(federate, step):
     assert not witness.repeated()
 
 
-@pytest.mark.parametrize("sealing", ["ring32", "ring64", "ckks"])
+@pytest.mark.parametrize("sealing", [pytest.param("ring32", marks=pytest.mark.slow), "ring64", "ckks"])
 def test_the_mask_of_a_pair_comes_off_when_both_of_its_owners_are_gone(federate, sealing):
     """One of them is in the sum, and only the other's deposit can tell what covers it."""
     step = replace(BOTH, tensor=Tensor.ENCODER, sealing=sealing)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coordinator.core.state import Phase
-from coordinator.core.study import Life
+from coordinator.core.study import LISTED_SECONDS, Life, expire
 from policies.plan import quorum
 from policies.plan.release import plan
 from protos.messages import Tensor
@@ -236,6 +236,8 @@ class Hostile(Disturbed):
             coordinator.progress, script=replace(coordinator.progress.script, max_attempts=most)
         )
         for step in range(STEPS):
+            if self.waits > WAITS and coordinator.progress.stalled is not None:
+                self.thirty_days_pass()
             if not self.federation.running or self.waits > WAITS:
                 break
             self.go_on(20, step)
@@ -243,8 +245,9 @@ class Hostile(Disturbed):
         progress = coordinator.progress
         self.count(progress)
         if self.waits > WAITS:
-            # Who never answers is waited for, if the study can spare nobody. The operator sees for whom.
+            # Who never answers is waited for, if there are too few others. The operator sees for whom.
             assert self.persist
+            assert len(coordinator.round.names) < coordinator.progress.script.min_silos
             assert self.names >= set(coordinator.round.unanswered), coordinator.round.why
         elif progress.life is not Life.FINISHED:
             assert progress.life is Life.ENDED, coordinator.round
@@ -254,6 +257,15 @@ class Hostile(Disturbed):
         else:
             self.all_honest_silos_hold_one_model()
         self.federation.__exit__()
+
+    def thirty_days_pass(self):
+        """Whoever of a list is not there by then has left, and only hostile silos are not there."""
+        coordinator = self.coordinator
+        assert self.persist
+        assert self.names >= set(coordinator.round.unanswered), coordinator.round.why
+        coordinator.progress, effects = expire(coordinator.progress, coordinator.now + LISTED_SECONDS)
+        assert effects
+        self.waits = 0
 
     def all_honest_silos_hold_one_model(self):
         study = self.federation.study

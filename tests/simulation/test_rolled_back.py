@@ -85,6 +85,7 @@ def test_folder_and_ledger_put_back_together_are_known_from_the_silos_own_word(r
     run.federation.witness.check()
 
 
+@pytest.mark.slow
 def test_a_mere_restart_is_no_roll_back(run):
     for stage in (Stage.SHARED, Stage.SENT, Stage.SIGNED, Stage.REVEALED, Stage.OPENED):
         run.to(stage)

@@ -97,9 +97,7 @@ class RoundSearch:
             if state.progress.life not in LIVE:
                 ends.append(key)
                 continue
-            if self._waits(state):
-                self.reached.waits += 1
-                ends.append(key)
+            self.reached.waits += self._waits(state)
             for words, following, fair in self._events(state):
                 after = _key(following)
                 if after == key:
@@ -138,7 +136,7 @@ class RoundSearch:
     def _must_end(
         self, parents: dict[object, tuple[object, str]], back: dict[object, list[object]], ends: list[object]
     ) -> None:
-        """Every state must reach an end, or wait for the hostile silo, by what honest silos do and by time alone."""
+        """Every state must reach an end by what honest silos do and by time alone."""
         good, open_ = set(ends), list(ends)
         while open_:
             for before in back.get(open_.pop(), ()):
@@ -165,6 +163,9 @@ class RoundSearch:
                 yield f"{honest} falls silent", silent, False
                 broke = state._replace(faults=state.faults + 1)
                 yield from self._apply(broke, f"{honest} loses its keys", Restarted(honest, "t"), fair=False)
+        elif self._waits(state):
+            progress, _ = studies.expire(state.progress, studies.LISTED_SECONDS)
+            yield f"{self._bad} stays away", self._settled(state, progress), True
         elif round_.phase is not Phase.WAIT:
             words = f"nobody else says anything in {round_.phase}"
             yield from self._apply(state, words, Passed(), now=round_.deadline)
@@ -263,6 +264,10 @@ class RoundSearch:
             progress, _ = studies.advance(state.progress, event, now)
         except OutOfTurnError:
             return
+        yield words, self._settled(state, progress), fair
+
+    def _settled(self, state: Standing, progress: Progress) -> Standing:
+        """The state with the study after an event, of which nothing is kept that the clock alone has written."""
         before, after = _round(state), progress.round
         assert after is not None
         slowness = progress.slowness
@@ -271,16 +276,13 @@ class RoundSearch:
             taken=tuple(replace(one, seconds=0.0) for one in slowness.taken),
             acts=tuple(replace(one, seconds=0.0) for one in slowness.acts),
         )
-        progress = replace(progress, slowness=slowness, round=replace(after, since=0.0))
+        stalled = None if progress.stalled is None else 0.0
+        progress = replace(progress, slowness=slowness, round=replace(after, since=0.0), stalled=stalled)
         same = (before.place, before.phase) == (after.place, after.phase)
-        yield (
-            words,
-            state._replace(
-                progress=progress,
-                spoilt=state.spoilt and before.place == after.place,
-                silent=state.silent if same else frozenset(),
-            ),
-            fair,
+        return state._replace(
+            progress=progress,
+            spoilt=state.spoilt and before.place == after.place,
+            silent=state.silent if same else frozenset(),
         )
 
 
@@ -347,8 +349,8 @@ def _key(state: Standing) -> object:
     slow = tuple((one.silo, one.attempts, one.since) for one in progress.slowness.taken)
     acts = tuple(sorted(one.silo for one in progress.slowness.acts))
     return (
-        progress.life, silos, progress.spoilt, progress.aside, slow, acts, of_round, state.bonds, state.spoilt,
-        state.silent, state.faults,
+        progress.life, progress.stalled, silos, progress.spoilt, progress.aside, slow, acts, of_round, state.bonds,
+        state.spoilt, state.silent, state.faults,
     )  # fmt: skip
 
 

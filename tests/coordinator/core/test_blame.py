@@ -41,7 +41,8 @@ def test_the_honest_are_neither_named_nor_for_ever_in_the_way(data):
             return  # the sum opens
         assert listed not in lists, "nobody is asked for a list again that is known to be spoilt"
         lists = (*lists, listed)
-        verdict = judge(active, lists, colluders, needed, step)
+        away = data.draw(st.frozensets(st.sampled_from(active), max_size=1))
+        verdict = judge(active, lists, colluders, needed, step, away=away)
         assert set(verdict.named) <= guilty
         if verdict.over:
             assert any(name in verdict.why for name in guilty)

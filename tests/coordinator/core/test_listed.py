@@ -4,9 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.events import Confirmed, Passed, Returned, Stopped
+from coordinator.core.events import Clear, Confirmed, Passed, Persist, Returned, Stopped
 from coordinator.core.state import Listed, Phase
-from coordinator.core.study import Life, Script, advance, create, start
+from coordinator.core.study import (
+    LISTED_SECONDS,
+    NOTICE_SECONDS,
+    Life,
+    Script,
+    advance,
+    create,
+    expire,
+    pause,
+    restart_clock,
+    resume,
+    start,
+)
 from coordinator.engine import script_of
 from coordinator.work import work_in
 from protos import record
@@ -18,6 +30,7 @@ FOUR = ("alder", "birch", "cedar", "elm")
 THREE = ("alder", "cedar", "elm")
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
 LATER = LIMITS.train
+MISSED = LATER + 2 * LIMITS.offer
 
 
 def feed(state, *events, now=LATER):
@@ -75,6 +88,70 @@ def test_it_waits_for_the_listed_by_name_and_uses_up_no_attempt(signed):
     assert state.why == "the list of survivors that was given out in this round also needs elm; the round waits for elm"
     state = until(feed(state, Returned("elm")), lambda s: s.round.place.round == 2)
     assert state.life is Life.RUNNING
+
+
+@pytest.fixture
+def missed(signed):
+    """The study waits for elm alone."""
+    place = signed.round.place
+    state = feed(signed, accept(place, "alder", model="m"), accept(place, "cedar", model="m"))
+    state = feed(state, Passed(), now=MISSED)
+    assert (state.life, state.stalled) == (Life.WAITING, MISSED)
+    return state
+
+
+def test_who_is_missed_too_long_has_left_for_good_and_the_others_void_the_list(missed):
+    assert expire(missed, MISSED + LISTED_SECONDS - 1) == (missed, [])
+    state, effects = expire(missed, MISSED + LISTED_SECONDS)
+    assert effects == [Persist(), Clear(missed.round.place)]
+    assert (state.life, state.stalled, state.active) == (Life.RUNNING, None, ("alder", "birch", "cedar"))
+    why = "away: it is in a list that was given out in round 1, and did not come back within 30 days"
+    assert {one.name: one.why for one in state.silos if one.why} == {"elm": why}
+    assert (state.round.place, state.round.voiding) == (Place(STUDY, 1, 3), (Tensor.HEADS,))
+    assert state.round.since == MISSED + LISTED_SECONDS
+    state = until(state, lambda s: s.round.place.round == 2)
+    assert state.life is Life.RUNNING
+
+
+def test_if_too_few_are_left_without_it_the_study_ends_by_its_name(missed):
+    small = replace(missed, script=replace(missed.script, min_silos=4))
+    state, _ = expire(small, MISSED + LISTED_SECONDS)
+    assert (state.life, state.round.phase) == (Life.ENDED, Phase.ABORTED)
+    assert state.why.startswith("elm did not come back within 30 days; elm left (away: ")
+
+
+def test_who_calls_and_goes_again_is_missed_since_the_first_time(missed):
+    state = feed(missed, Returned("elm"), now=MISSED + 1000.0)
+    assert (state.round.phase, state.stalled) == (Phase.OFFER, MISSED)
+    assert expire(state, MISSED + 2 * LISTED_SECONDS) == (state, []), "it is there"
+    state = feed(state, Passed(), now=MISSED + 2000.0)
+    assert (state.round.phase, state.stalled) == (Phase.WAIT, MISSED)
+    assert feed(state, Returned("elm"), accept(state.round.place, "elm", model="m")).stalled == MISSED
+    done = until(feed(state, Returned("elm")), lambda s: s.round.place.round == 2)
+    assert done.stalled is None, "the round is over"
+
+
+def test_neither_a_pause_nor_the_coordinator_s_own_absence_counts(missed):
+    later = MISSED + 10 * LISTED_SECONDS
+    stopped, _ = pause(missed, "a long holiday", MISSED + 5.0)
+    assert expire(stopped, later) == (stopped, [])
+    resumed, _ = resume(stopped, later)
+    assert resumed.stalled == later - 5.0
+    begun_again, effects = restart_clock(missed, later)
+    assert effects == [Persist()]
+    assert begun_again.stalled == later - LISTED_SECONDS + NOTICE_SECONDS
+    assert expire(begun_again, later + NOTICE_SECONDS - 1) == (begun_again, []), "it has a day to come back"
+    assert expire(begun_again, later + NOTICE_SECONDS)[1]
+    assert restart_clock(missed, MISSED + 7.0) == (missed, [])
+    older = replace(missed, stalled=None)
+    assert restart_clock(older, later)[0].stalled == later, "an earlier version did not count"
+
+
+def test_a_study_without_a_list_waits_as_long_as_it_takes():
+    state = begun()
+    state = feed(feed(state, accept(state.round.place, "elm")), Passed(), now=LATER + LIMITS.offer)
+    assert (state.life, state.stalled) == (Life.WAITING, None)
+    assert expire(state, 1e12) == (state, [])
 
 
 def test_it_does_not_wait_for_who_is_silent_once_one_that_was_listed_has_left_for_good():

@@ -30,6 +30,7 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError, step
 from coordinator.core.state import ADDED, CONFIRMED, SPARING, Phase
 from coordinator.core.study import (
+    LISTED_SECONDS,
     LIVE,
     OVER,
     Life,
@@ -40,6 +41,7 @@ from coordinator.core.study import (
     abort,
     advance,
     create,
+    expire,
     pause,
     planned,
     restart_clock,
@@ -310,6 +312,7 @@ def test_who_missed_a_round_catches_up_before_it_gives_anything():
     assert state.active == SILOS
 
 
+FOUR = ("east", "north", "south", "west")
 FIVE = ("east", "north", "polar", "south", "west")
 
 
@@ -354,6 +357,38 @@ def test_who_holds_another_model_than_most_catches_up_in_the_next_round():
     state = feed(state, accept(state.round.place, "east", model="other"))
     state = until(state, lambda s: s.round.phase is not Phase.OFFER)
     assert (state.round.phase, state.round.behind) == (Phase.SHARE, ("east",))
+
+
+@pytest.fixture
+def apart():
+    """One of four has accused another without evidence, so that one of the two sits out; two others are there."""
+    state = until(started(silos=FOUR, min_silos=3, colluders=1), lambda s: s.round.phase is Phase.CHECK)
+    state = feed(state, complaint(state.round.place, "east", "north"))
+    (out,) = state.aside
+    (other,) = {"east", "north"} - {out}
+    assert set(state.round.invited) == set(FOUR) - {out}
+    return state, out, other
+
+
+def test_who_has_put_another_aside_cannot_stop_the_study_by_staying_away(apart):
+    state, out, other = apart
+    place = state.round.place
+    state = feed(state, accept(place, "south"), accept(place, "west"))
+    state = feed(state, Passed(), now=LIMITS.offer)
+    assert (state.round.place, state.round.phase, state.life) == (place, Phase.OFFER, Life.RUNNING)
+    assert (state.aside, set(state.round.invited)) == ((other,), set(FOUR) - {other})
+    assert state.round.names == ("south", "west"), "they need not answer again"
+    state = until(feed(state, accept(place, out), now=LIMITS.offer), lambda s: s.round.place.round == 1)
+    assert state.life is Life.RUNNING
+    assert (state.aside, out in state.round.invited, other in state.round.invited) == ((other,), True, False)
+
+
+def test_who_sits_out_does_so_as_long_as_others_are_missed(apart):
+    state, out, other = apart
+    place = state.round.place
+    state = feed(state, accept(place, "south"), accept(place, other))
+    state = feed(state, Passed(), now=LIMITS.offer)
+    assert (state.life, state.aside, state.round.unanswered) == (Life.WAITING, (out,), ("west",))
 
 
 def test_with_distributed_noise_a_dropout_uses_up_an_attempt():
@@ -820,7 +855,9 @@ class Federation(RuleBasedStateMachine):
             given = {silo for silo in state.active if work_in(state, silo, told=False)}
             assert given == set(round_.asked)
             assert given.isdisjoint(lost), "the lost are asked for nothing"
+        assert round_.required or state.stalled is None, "nobody is missed where no list binds"
         if round_.phase is Phase.WAIT:
+            assert (state.stalled is not None) == bool(round_.required)
             # A round whose list was given out asks those of the list alone, whoever else is away.
             waited_for = round_.absent.intersection(round_.required) if round_.required else round_.absent
             assert set(round_.unanswered) == waited_for, "whoever is present is asked"
@@ -852,6 +889,16 @@ class Federation(RuleBasedStateMachine):
             said = ({silo, owner} - {shown}).pop()
             self.send(confirm(self.place, examiner, Task.EXAMINE, culprit=said))
 
+    def leave_out_who_stays_away(self):
+        """Whoever a list binds and is never back leaves the study, and with it the list; nobody else does."""
+        before = self.state
+        missed = set(before.round.unanswered) if before.life is Life.WAITING and before.round.required else set()
+        after, effects = expire(before, self.now + LISTED_SECONDS)
+        assert bool(effects) == bool(missed)
+        assert {one.name for one in after.silos if one.why} == {one.name for one in before.silos if one.why} | missed
+        assert not missed or after.round.voiding or (after.life in OVER and after.round.phase is Phase.ABORTED)
+        assert not missed or self.now >= before.stalled
+
     def teardown(self):
         """Whatever has happened: with faithful silos the study comes to its end, with silent ones it ends or waits."""
         if not hasattr(self, "state"):
@@ -869,6 +916,7 @@ class Federation(RuleBasedStateMachine):
                 self.send(Passed())
         else:
             pytest.fail("it comes to no end")
+        self.leave_out_who_stays_away()
         assert (self.state.life is Life.FINISHED) == (self.state.round.phase is Phase.COMMITTED)
 
 

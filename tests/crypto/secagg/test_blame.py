@@ -50,18 +50,26 @@ def test_the_provable_set_is_a_smallest_one_that_meets_every_explanation(lists, 
 @given(lists=lists_of, colluders=colluders_of, spare=st.integers(0, 4), first=st.integers(0, 9), data=st.data())
 def test_who_sits_out_explains_all_and_can_be_spared(lists, colluders, spare, first, data):
     active = sorted(data.draw(st.frozensets(st.sampled_from(NAMES), min_size=1)))
-    left = set(NAMES) - set(active)
-    found = sit_out(active, lists, colluders, spare, first)
+    left, away = set(NAMES) - set(active), data.draw(st.frozensets(st.sampled_from(NAMES)))
+    found = sit_out(active, lists, colluders, spare, first, away=away)
     able = [one for one in explain(lists, colluders) if len(one - left) <= spare]
     assert (found is None) == (not able)
     if found is not None:
         assert found <= set(active)
-        assert len(found) == min(len(one - left) for one in able)
+        costs = [(len(one - left - away), len(one - left)) for one in able]
+        assert (len(found - away), len(found)) == min(costs), "fewest of those that are there, then fewest"
         assert any(one - left == found for one in able)
 
 
 def test_equals_take_turns():
     assert [sit_out("abc", ["abc"], 1, 1, first) for first in range(4)] == [{"a"}, {"b"}, {"c"}, {"a"}]
+
+
+def test_who_is_away_sits_out_rather_than_others():
+    assert {*sit_out("abc", ["ab"], 1, 1, 0, away="b"), *sit_out("abc", ["ab"], 1, 1, 1, away="b")} == {"b"}
+    assert sit_out("abcd", ["ac", "bc"], 2, 2, 0) == {"c"}
+    assert sit_out("abcd", ["ac", "bc"], 2, 2, 0, away="ab") == {"a", "b"}
+    assert sit_out("abcd", ["ac", "bc"], 2, 1, 0, away="ab") == {"c"}, "two cannot be spared"
 
 
 def test_nobody_is_named_where_too_much_would_have_to_be_looked_at(monkeypatch):

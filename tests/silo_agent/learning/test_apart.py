@@ -313,6 +313,7 @@ def test_the_real_process_trains_at_the_lowest_priority_and_says_everything_insi
     assert os.getpriority(os.PRIO_PROCESS, 0) < 19
 
 
+@pytest.mark.slow
 def test_without_the_line_of_its_key_a_process_trains_nothing(job, home):
     """The agent died before it said the key: the hospital's file may still have those who have withdrawn."""
     want_round(home, 2)
