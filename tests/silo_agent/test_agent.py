@@ -70,6 +70,7 @@ def test_a_study_from_the_offer_to_the_end(federate, mode):
     assert len({silo.model(2).with_suffix(".digest").read_text() for silo in silos.values()}) == 1
 
 
+@pytest.mark.slow
 def test_of_the_sealed_steps_only_the_last_models_lie_on_the_disk(federate):
     """Rounds 2 to 4 are steps; those of the heads are 1, 5 and 6. The round before the last is what all sit on."""
     study = tiny_study(

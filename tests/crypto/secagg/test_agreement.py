@@ -235,6 +235,7 @@ def test_greetings_of_later_names_are_not_read(hall):
     )
 
 
+@pytest.mark.slow
 def test_1500_mutated_greetings_are_refused_by_name(hall):
     keys, roster, said = hall
     notes, own = notes_of(said), said["west"].secrets

@@ -302,7 +302,7 @@ def test_calibration_asks_for_few_prices_from_wherever_it_begins(make_study, mon
             assert 0.999 * target <= accountant.epsilon(plan(calibrated).costs(), DELTA) <= target
 
 
-@pytest.mark.parametrize("target", [0.5, 2.0])
+@pytest.mark.parametrize("target", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_calibration_reaches_its_target_from_below(target, make_study):
     calibrated = accountant.calibrate(make_study(), target)
     for cohort in ("training", "evaluation"):

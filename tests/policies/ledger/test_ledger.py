@@ -336,6 +336,7 @@ def pair(number: int) -> Debit:
     return debit(number, heads=cost, metrics=cost)
 
 
+@pytest.mark.slow
 def test_kill_9_during_charges_leaves_each_whole_or_absent(ledger_path, open_ledger):
     for turn in range(5):
         with subprocess.Popen(

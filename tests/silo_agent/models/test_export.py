@@ -54,7 +54,9 @@ def write_results(folder, study, /, **changes):
 
 
 # --- round trips ------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kind", STUDIES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "resnet18" else kind for kind in STUDIES]
+)
 def test_a_stranger_gets_the_same_predictions_from_the_files_alone(tmp_path, kind):
     study = study_of(kind)
     model, home = random_model(study), tmp_path / "home"
