@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from coordinator.core import missed
 from coordinator.core import study as studies
 from coordinator.core.blame import known
 from coordinator.core.events import Clear, Effect
@@ -49,10 +50,11 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
 
 
 def _standing(progress: Progress) -> str:
-    if progress.life is not Life.WAITING or progress.stalled is None:
+    last = missed.until(progress.missed)
+    if progress.life is not Life.WAITING or not last:
         return progress.why
-    last = datetime.fromtimestamp(progress.stalled + studies.LISTED_SECONDS, UTC)
-    return f"{progress.why}; who is not back by {last:%Y-%m-%d %H:%M} UTC has left the study"
+    by = ", ".join(f"{silo} by {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC" for silo, time in last)
+    return f"{progress.why}; who is not back in time has left the study: {by}"
 
 
 def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:

@@ -4,7 +4,7 @@ Round 0 deals keys and sums the domain counts; rounds 1..R train; round R+1 sums
 round, and without which the round goes on, is asked again with the next offer; it is then behind and catches up. A
 round that aborts is attempted again with the silos that still take part, until the study's attempts are used up. If a
 list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
-for them. Who is not back within `LISTED_SECONDS` has left for good. If one of them has left, the others void the list
+for them. Who is missed too long has left for good (`core.missed`). If one of them has left, the others void the list
 first. A silo that refuses leaves the study, and so does one that disputes again and without which the study can go on,
 and one that is named because of spoilt sums; the reason is recorded. While a spoilt sum has no name, some silos sit out
 (`core.blame`). A silo that is silent is away until it calls again. The study goes on while enough silos remain, and
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
 
-from coordinator.core import slowness
+from coordinator.core import missed, slowness
 from coordinator.core.blame import Lists, Verdict, judge, known
 from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, Stopped
+from coordinator.core.missed import Missed
 from coordinator.core.round import open_round, step
 from coordinator.core.slowness import Slowness
 from coordinator.core.state import Limits, Phase, Round
@@ -98,8 +98,8 @@ class Progress:
     """Silos that sit out since the last spoilt sum, though nothing is proven about them (`core.blame`)."""
     slowness: Slowness = field(default_factory=Slowness)
     """What waiting for each silo has cost the study."""
-    stalled: float | None = None
-    """Since when silos are missed without which no list of the current round can be signed; None if none is."""
+    missed: tuple[Missed, ...] = ()
+    """How long the current round has been without each silo of its list; empty where no list binds."""
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -146,11 +146,6 @@ class Progress:
         return self.paused_at if self.life is Life.PAUSED else now
 
 
-_DAY: Final = 86400.0
-LISTED_SECONDS: Final = 30 * _DAY
-"""Longest time that a study waits for silos without which no list of its round can be signed."""
-NOTICE_SECONDS: Final = _DAY
-"""What is left of it at least when the coordinator begins again: nobody could come back while it was down."""
 _PATIENCE = 2
 """So many attempts at one round may end at a silo before the others try without it."""
 Outcome = tuple[Progress, list[Effect]]
@@ -201,12 +196,12 @@ def resume(state: Progress, now: float) -> Outcome:
     if state.round is None or state.life not in (Life.PAUSED, Life.WAITING):
         msg = f"the study is {state.life}; only a paused or waiting study can be resumed"
         raise StudyStateError(msg)
-    stood = now - state.clock(now)
-    round_ = replace(state.round, since=state.round.since + stood)
+    begin = state.clock(now)
+    round_ = replace(state.round, since=state.round.since + now - begin)
     if round_.phase is Phase.WAIT:
         round_ = open_round(round_, now)
-    stalled = None if state.stalled is None else state.stalled + stood
-    return _in_tune(replace(state, life=Life.RUNNING, round=round_, paused_at=0.0, stalled=stalled)), [Persist()]
+    counts = missed.stood(state.missed, begin, now)
+    return _in_tune(replace(state, life=Life.RUNNING, round=round_, paused_at=0.0, missed=counts)), [Persist()]
 
 
 def forgive(state: Progress, silo: str) -> Outcome:
@@ -237,8 +232,7 @@ def _inviting(round_: Round, silos: tuple[str, ...]) -> Round:
 def restart_clock(state: Progress, now: float) -> Outcome:
     """Begin the current phase of a running study again, because time while the coordinator was down does not count."""
     after = _timed(state, now)
-    if after.stalled is not None:
-        after = replace(after, stalled=max(after.stalled, now - LISTED_SECONDS + NOTICE_SECONDS))
+    after = replace(after, missed=missed.noticed(after.missed, now))
     if after.round is not None and after.life is Life.RUNNING:
         after = replace(after, round=replace(after.round, since=now))
     return after, ([] if after == state else [Persist()])
@@ -249,7 +243,9 @@ def credit(state: Progress, since: float, now: float) -> Outcome:
     now = state.clock(now)
     if state.round is None or state.life not in LIVE or now <= (begin := max(since, state.round.since)):
         return state, []
-    return replace(state, round=replace(state.round, since=state.round.since + now - begin)), [Persist()]
+    counts = missed.stood(state.missed, since, now)
+    round_ = replace(state.round, since=state.round.since + now - begin)
+    return replace(state, round=round_, missed=counts), [Persist()]
 
 
 def expire(state: Progress, now: float) -> Outcome:
@@ -257,16 +253,14 @@ def expire(state: Progress, now: float) -> Outcome:
 
     They were in a list that was given out, so the others must void it or, if they cannot, the study ends.
     """
-    round_ = state.round
-    if round_ is None or state.life is not Life.WAITING or state.stalled is None:
+    round_, gone = state.round, missed.gone(state.missed, now)
+    if round_ is None or state.life is not Life.WAITING or not gone:
         return state, []
-    if now < state.stalled + LISTED_SECONDS:
-        return state, []
-    gone, stayed_away = round_.unanswered, f"did not come back within {LISTED_SECONDS / _DAY:g} days"
+    stayed_away = f"did not come back within {missed.LISTED_DAYS} days"
     why = f"away: it is in a list that was given out in round {round_.place.round}, and {stayed_away}"
     silos = tuple(replace(one, why=one.why or why) if one.name in gone else one for one in state.silos)
     round_, effects = step(round_, Stopped(f"{', '.join(gone)} {stayed_away}"), now)
-    return _in_tune(_after_abort(replace(state, silos=silos, round=round_, stalled=None), round_, now)), effects
+    return _in_tune(_timed(_after_abort(replace(state, silos=silos, round=round_), round_, now), now)), effects
 
 
 def abort(state: Progress, reason: str, now: float) -> Outcome:
@@ -331,11 +325,8 @@ def _without_those(round_: Round, silos: tuple[str, ...]) -> Round:
 
 
 def _timed(state: Progress, now: float) -> Progress:
-    """Remember since when silos of a list are missed. Who calls and goes again does not begin anew."""
-    round_ = state.round
-    if round_ is None or not round_.required:
-        return replace(state, stalled=None)
-    return replace(state, stalled=now) if state.stalled is None and round_.phase is Phase.WAIT else state
+    """Count how long the round is without each silo of its list."""
+    return replace(state, missed=missed.counted(state.missed, state.round, now))
 
 
 def _in_tune(state: Progress) -> Progress:

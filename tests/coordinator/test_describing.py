@@ -8,6 +8,7 @@ import pytest
 
 from coordinator import describing
 from coordinator.core.events import Passed, Restarted, Returned, Stopped
+from coordinator.core.missed import Missed
 from coordinator.core.slowness import Slowness, Taken
 from coordinator.core.state import Loss, Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
@@ -60,8 +61,10 @@ def seen(member):
 def test_until_when_a_silo_of_a_list_is_waited_for_is_told_and_nothing_of_other_waits():
     asked = waiting()
     assert describe(asked, {}).why == asked.why
-    missed = replace(asked, stalled=1_800_000_000.0)
-    assert describe(missed, {}).why == f"{asked.why}; who is not back by 2027-02-14 08:00 UTC has left the study"
+    counts = (Missed("east", since=1_800_000_000.0), Missed("north", 5.0), Missed("west", 86400.0, 1_800_000_000.0))
+    missed = replace(asked, missed=counts)
+    by = "east by 2027-02-14 08:00 UTC, west by 2027-02-13 08:00 UTC"
+    assert describe(missed, {}).why == f"{asked.why}; who is not back in time has left the study: {by}"
     stopped, _ = pause(missed, "a holiday", 5.0)
     assert describe(stopped, {}).why == "a holiday"
 

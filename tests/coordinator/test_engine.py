@@ -15,9 +15,10 @@ from structlog.testing import capture_logs
 from coordinator import engine as engines
 from coordinator import intake
 from coordinator.core.events import Persist
+from coordinator.core.missed import LISTED_SECONDS
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Phase
-from coordinator.core.study import LISTED_SECONDS, Life
+from coordinator.core.study import Life
 from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
@@ -347,7 +348,7 @@ def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock)
     until(lambda: engine.status("tiny").attempt == 2)
     clock.now += STUDY.deadlines.offer
     until(lambda: engine.status("tiny").state == "waiting")
-    clock.now += LISTED_SECONDS - 1
+    clock.now += LISTED_SECONDS - STUDY.deadlines.offer - 1
     until_ticks(engine, 2)
     assert engine.status("tiny").state == "waiting"
     with engine._changed:

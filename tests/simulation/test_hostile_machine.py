@@ -15,8 +15,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from coordinator.core.missed import LISTED_SECONDS
 from coordinator.core.state import Phase
-from coordinator.core.study import LISTED_SECONDS, Life, expire
+from coordinator.core.study import Life, expire
 from policies.plan import quorum
 from policies.plan.release import plan
 from protos.messages import Tensor
@@ -236,7 +237,7 @@ class Hostile(Disturbed):
             coordinator.progress, script=replace(coordinator.progress.script, max_attempts=most)
         )
         for step in range(STEPS):
-            if self.waits > WAITS and coordinator.progress.stalled is not None:
+            if self.waits > WAITS and coordinator.progress.missed:
                 self.thirty_days_pass()
             if not self.federation.running or self.waits > WAITS:
                 break

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from coordinator.core import study as studies
 from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Restarted, Returned, Uploaded
+from coordinator.core.missed import LISTED_SECONDS, Missed
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
 from coordinator.core.study import LIVE, Progress, Script
@@ -54,7 +55,7 @@ class Reached:
     """States in which the hostile silo has left the study by name."""
     recounts: int = 0
     waits: int = 0
-    """States in which the study waits for the hostile silo alone."""
+    """States in which the study waits for the hostile silo."""
     seconds: float = 0.0
     fault: str = ""
     """What is broken, and how it comes to that, one event a line; empty if nothing is."""
@@ -129,9 +130,9 @@ class RoundSearch:
         return ""
 
     def _waits(self, state: Standing) -> bool:
-        """Whether only the hostile silo is missing: it was listed, and has not left. The operator sees its name."""
+        """Whether the hostile silo is missing: it was listed, and has not left. The operator sees its name."""
         round_ = _round(state)
-        return round_.phase is Phase.WAIT and set(round_.unanswered) <= {self._bad}
+        return round_.phase is Phase.WAIT and self._bad in round_.unanswered
 
     def _must_end(
         self, parents: dict[object, tuple[object, str]], back: dict[object, list[object]], ends: list[object]
@@ -164,8 +165,7 @@ class RoundSearch:
                 broke = state._replace(faults=state.faults + 1)
                 yield from self._apply(broke, f"{honest} loses its keys", Restarted(honest, "t"), fair=False)
         elif self._waits(state):
-            progress, _ = studies.expire(state.progress, studies.LISTED_SECONDS)
-            yield f"{self._bad} stays away", self._settled(state, progress), True
+            yield f"{self._bad} stays away", self._stayed_away(state), True
         elif round_.phase is not Phase.WAIT:
             words = f"nobody else says anything in {round_.phase}"
             yield from self._apply(state, words, Passed(), now=round_.deadline)
@@ -173,6 +173,12 @@ class RoundSearch:
             yield from self._mischief(state, self._bad in asked)
         if self._bad in round_.absent:
             yield from self._apply(state, f"{self._bad} calls again", Returned(self._bad), fair=False)
+
+    def _stayed_away(self, state: Standing) -> Standing:
+        """The study after so long that the hostile silo has left, while honest silos have just fallen silent."""
+        counts = tuple(replace(one, seconds=LISTED_SECONDS * (one.silo == self._bad)) for one in state.progress.missed)
+        progress, _ = studies.expire(replace(state.progress, missed=counts), 0.0)
+        return self._settled(state, progress)
 
     def _answers(self, state: Standing, name: str) -> Iterator[tuple[str, Standing, bool]]:
         """What an honest silo does."""
@@ -276,8 +282,8 @@ class RoundSearch:
             taken=tuple(replace(one, seconds=0.0) for one in slowness.taken),
             acts=tuple(replace(one, seconds=0.0) for one in slowness.acts),
         )
-        stalled = None if progress.stalled is None else 0.0
-        progress = replace(progress, slowness=slowness, round=replace(after, since=0.0), stalled=stalled)
+        counts = tuple(Missed(one.silo, since=None if one.since is None else 0.0) for one in progress.missed)
+        progress = replace(progress, slowness=slowness, round=replace(after, since=0.0), missed=counts)
         same = (before.place, before.phase) == (after.place, after.phase)
         return state._replace(
             progress=progress,
@@ -349,7 +355,7 @@ def _key(state: Standing) -> object:
     slow = tuple((one.silo, one.attempts, one.since) for one in progress.slowness.taken)
     acts = tuple(sorted(one.silo for one in progress.slowness.acts))
     return (
-        progress.life, progress.stalled, silos, progress.spoilt, progress.aside, slow, acts, of_round, state.bonds,
+        progress.life, progress.missed, silos, progress.spoilt, progress.aside, slow, acts, of_round, state.bonds,
         state.spoilt, state.silent, state.faults,
     )  # fmt: skip
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.events import Clear, Confirmed, Passed, Persist, Returned, Stopped
+from coordinator.core.events import Clear, Confirmed, Passed, Persist, Restarted, Returned, Stopped
+from coordinator.core.missed import LISTED_SECONDS, NOTICE_SECONDS, Missed
 from coordinator.core.state import Listed, Phase
 from coordinator.core.study import (
-    LISTED_SECONDS,
-    NOTICE_SECONDS,
     Life,
     Script,
     advance,
     create,
+    credit,
     expire,
     pause,
     restart_clock,
@@ -30,7 +30,6 @@ FOUR = ("alder", "birch", "cedar", "elm")
 THREE = ("alder", "cedar", "elm")
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
 LATER = LIMITS.train
-MISSED = LATER + 2 * LIMITS.offer
 
 
 def feed(state, *events, now=LATER):
@@ -93,64 +92,101 @@ def test_it_waits_for_the_listed_by_name_and_uses_up_no_attempt(signed):
 @pytest.fixture
 def missed(signed):
     """The study waits for elm alone."""
+    assert signed.missed == tuple(Missed(silo, since=LATER) for silo in THREE), "from the first moment of the offer"
     place = signed.round.place
     state = feed(signed, accept(place, "alder", model="m"), accept(place, "cedar", model="m"))
-    state = feed(state, Passed(), now=MISSED)
-    assert (state.life, state.stalled) == (Life.WAITING, MISSED)
+    state = feed(state, Passed(), now=LATER + 2 * LIMITS.offer)
+    assert (state.life, state.missed) == (Life.WAITING, (Missed("alder"), Missed("cedar"), Missed("elm", since=LATER)))
     return state
 
 
+def missing(state):
+    """Who is missed, and since when."""
+    return {one.silo: (one.seconds, one.since) for one in state.missed if one.since is not None}
+
+
 def test_who_is_missed_too_long_has_left_for_good_and_the_others_void_the_list(missed):
-    assert expire(missed, MISSED + LISTED_SECONDS - 1) == (missed, [])
-    state, effects = expire(missed, MISSED + LISTED_SECONDS)
+    assert expire(missed, LATER + LISTED_SECONDS - 1) == (missed, [])
+    state, effects = expire(missed, LATER + LISTED_SECONDS)
     assert effects == [Persist(), Clear(missed.round.place)]
-    assert (state.life, state.stalled, state.active) == (Life.RUNNING, None, ("alder", "birch", "cedar"))
+    assert (state.life, state.missed, state.active) == (Life.RUNNING, (), ("alder", "birch", "cedar"))
     why = "away: it is in a list that was given out in round 1, and did not come back within 30 days"
     assert {one.name: one.why for one in state.silos if one.why} == {"elm": why}
     assert (state.round.place, state.round.voiding) == (Place(STUDY, 1, 3), (Tensor.HEADS,))
-    assert state.round.since == MISSED + LISTED_SECONDS
+    assert state.round.since == LATER + LISTED_SECONDS
     state = until(state, lambda s: s.round.place.round == 2)
     assert state.life is Life.RUNNING
 
 
 def test_if_too_few_are_left_without_it_the_study_ends_by_its_name(missed):
     small = replace(missed, script=replace(missed.script, min_silos=4))
-    state, _ = expire(small, MISSED + LISTED_SECONDS)
+    state, _ = expire(small, LATER + LISTED_SECONDS)
     assert (state.life, state.round.phase) == (Life.ENDED, Phase.ABORTED)
     assert state.why.startswith("elm did not come back within 30 days; elm left (away: ")
 
 
-def test_who_calls_and_goes_again_is_missed_since_the_first_time(missed):
-    state = feed(missed, Returned("elm"), now=MISSED + 1000.0)
-    assert (state.round.phase, state.stalled) == (Phase.OFFER, MISSED)
-    assert expire(state, MISSED + 2 * LISTED_SECONDS) == (state, []), "it is there"
-    state = feed(state, Passed(), now=MISSED + 2000.0)
-    assert (state.round.phase, state.stalled) == (Phase.WAIT, MISSED)
-    assert feed(state, Returned("elm"), accept(state.round.place, "elm", model="m")).stalled == MISSED
-    done = until(feed(state, Returned("elm")), lambda s: s.round.place.round == 2)
-    assert done.stalled is None, "the round is over"
+def test_who_only_calls_is_missed_as_before_and_an_absence_ends_with_a_seat(missed):
+    place, since = missed.round.place, {"elm": (0.0, LATER)}
+    state = feed(missed, Returned("elm"), now=LATER + 1000.0)
+    assert (state.round.phase, missing(state)) == (Phase.OFFER, since)
+    assert expire(state, LATER + 2 * LISTED_SECONDS) == (state, []), "it is asked, and may still answer"
+    state = feed(state, Passed(), now=LATER + 2000.0)
+    assert (state.round.phase, missing(state)) == (Phase.WAIT, since)
+    state = feed(state, Returned("elm"), accept(place, "elm", model="m"), now=LATER + 3000.0)
+    assert (state.round.phase, missing(state)) == (Phase.GREET, {})
+    assert {one.silo: one.seconds for one in state.missed} == {"alder": 0.0, "cedar": 0.0, "elm": 3000.0}
+    done = until(state, lambda s: s.round.place.round == 2)
+    assert done.missed == (), "the round is over"
+
+
+def test_an_honest_silo_is_not_taken_as_gone_because_another_one_stayed_away(missed):
+    """A hostile silo stays away for nearly thirty days. Then an honest one misses an offer, and loses its keys."""
+    place, late = missed.round.place, LATER + LISTED_SECONDS - 10.0
+    state = feed(missed, Restarted("cedar", "another"), now=late)
+    assert missing(state) == {"cedar": (0.0, late), "elm": (0.0, LATER)}
+    state = feed(state, Passed(), now=late + 2 * LIMITS.offer)
+    assert (state.life, state.round.unanswered) == (Life.WAITING, ("cedar", "elm"))
+    gone, _ = expire(state, LATER + LISTED_SECONDS)
+    assert {one.name for one in gone.silos if one.why} == {"elm"}
+    back = feed(state, Returned("elm"), accept(place, "elm", model="m"), now=LATER + LISTED_SECONDS - 1)
+    after = late + LISTED_SECONDS - 1
+    back = feed(back, Passed(), now=after)
+    assert (back.life, back.round.unanswered) == (Life.WAITING, ("cedar",))
+    assert expire(back, after) == (back, []), "cedar is missed since a day that is its own"
+    again = feed(feed(back, Restarted("elm", "another"), now=late + 5000), Passed(), now=after)
+    gone, _ = expire(again, after)
+    assert {one.name for one in gone.silos if one.why} == {"elm"}, "its absences count together"
+
+
+def test_absences_count_together_over_the_attempts_at_a_round(missed):
+    place = missed.round.place
+    state = feed(missed, Returned("elm"), accept(place, "elm", model="m"), now=LATER + 1000.0)
+    state = feed(state, Stopped("a disk is full"), now=LATER + 5000.0)
+    assert state.round.place.attempt == place.attempt + 1
+    assert missing(state) == {"alder": (0.0, LATER + 5000), "cedar": (0.0, LATER + 5000), "elm": (1000, LATER + 5000)}
 
 
 def test_neither_a_pause_nor_the_coordinator_s_own_absence_counts(missed):
-    later = MISSED + 10 * LISTED_SECONDS
-    stopped, _ = pause(missed, "a long holiday", MISSED + 5.0)
+    later = LATER + 10 * LISTED_SECONDS
+    stopped, _ = pause(missed, "a long holiday", LATER + 5000.0)
     assert expire(stopped, later) == (stopped, [])
     resumed, _ = resume(stopped, later)
-    assert resumed.stalled == later - 5.0
+    assert missing(resumed) == {"elm": (0.0, later - 5000.0)}
+    held, effects = credit(missed, LATER + 5000.0, later)
+    assert (effects, missing(held)) == ([Persist()], {"elm": (0.0, later - 5000.0)}), "as its own full disk"
     begun_again, effects = restart_clock(missed, later)
     assert effects == [Persist()]
-    assert begun_again.stalled == later - LISTED_SECONDS + NOTICE_SECONDS
     assert expire(begun_again, later + NOTICE_SECONDS - 1) == (begun_again, []), "it has a day to come back"
     assert expire(begun_again, later + NOTICE_SECONDS)[1]
-    assert restart_clock(missed, MISSED + 7.0) == (missed, [])
-    older = replace(missed, stalled=None)
-    assert restart_clock(older, later)[0].stalled == later, "an earlier version did not count"
+    assert restart_clock(missed, LATER + 7000.0) == (missed, [])
+    older = replace(missed, missed=())
+    assert missing(restart_clock(older, later)[0]) == {"elm": (0.0, later)}, "an earlier version did not count"
 
 
 def test_a_study_without_a_list_waits_as_long_as_it_takes():
     state = begun()
     state = feed(feed(state, accept(state.round.place, "elm")), Passed(), now=LATER + LIMITS.offer)
-    assert (state.life, state.stalled) == (Life.WAITING, None)
+    assert (state.life, state.missed) == (Life.WAITING, ())
     assert expire(state, 1e12) == (state, [])
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from coordinator.core import missed
 from coordinator.core import state as states
 from coordinator.core.events import (
     Add,
@@ -30,7 +31,6 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError, step
 from coordinator.core.state import ADDED, CONFIRMED, SPARING, Phase
 from coordinator.core.study import (
-    LISTED_SECONDS,
     LIVE,
     OVER,
     Life,
@@ -855,9 +855,11 @@ class Federation(RuleBasedStateMachine):
             given = {silo for silo in state.active if work_in(state, silo, told=False)}
             assert given == set(round_.asked)
             assert given.isdisjoint(lost), "the lost are asked for nothing"
-        assert round_.required or state.stalled is None, "nobody is missed where no list binds"
+        offered = round_.phase in (Phase.OFFER, Phase.WAIT)
+        assert tuple(one.silo for one in state.missed) == round_.required, "who is missed where no list binds?"
+        missing = {one.silo for one in state.missed if one.since is not None}
+        assert missing == (set(round_.required).intersection(round_.unanswered) if offered else set())
         if round_.phase is Phase.WAIT:
-            assert (state.stalled is not None) == bool(round_.required)
             # A round whose list was given out asks those of the list alone, whoever else is away.
             waited_for = round_.absent.intersection(round_.required) if round_.required else round_.absent
             assert set(round_.unanswered) == waited_for, "whoever is present is asked"
@@ -890,14 +892,19 @@ class Federation(RuleBasedStateMachine):
             self.send(confirm(self.place, examiner, Task.EXAMINE, culprit=said))
 
     def leave_out_who_stays_away(self):
-        """Whoever a list binds and is never back leaves the study, and with it the list; nobody else does."""
+        """Whoever a list binds and is never back leaves the study, and the list with it, and no one else or sooner."""
         before = self.state
-        missed = set(before.round.unanswered) if before.life is Life.WAITING and before.round.required else set()
-        after, effects = expire(before, self.now + LISTED_SECONDS)
-        assert bool(effects) == bool(missed)
-        assert {one.name for one in after.silos if one.why} == {one.name for one in before.silos if one.why} | missed
-        assert not missed or after.round.voiding or (after.life in OVER and after.round.phase is Phase.ABORTED)
-        assert not missed or self.now >= before.stalled
+        assert all(one.since is None or one.since <= before.clock(self.now) for one in before.missed)
+        away = set(before.round.unanswered) if before.life is Life.WAITING and before.round.required else set()
+        times = dict(missed.until(before.missed))
+        assert not away or set(times) == away
+        for time in sorted({*times.values()}) if away else [1e12]:
+            assert expire(before, time - 1e-3) == (before, []) or time > min(times.values())
+            after, effects = expire(before, time)
+            gone = {silo for silo in away if times[silo] <= time}
+            assert bool(effects) == bool(gone)
+            assert {one.name for one in after.silos if one.why} == {one.name for one in before.silos if one.why} | gone
+            assert not gone or after.round.voiding or (after.life in OVER and after.round.phase is Phase.ABORTED)
 
     def teardown(self):
         """Whatever has happened: with faithful silos the study comes to its end, with silent ones it ends or waits."""
