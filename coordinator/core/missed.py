@@ -41,8 +41,7 @@ def counted(before: tuple[Missed, ...], round_: Round | None, now: float) -> tup
     """Return the counts after a change of the round: whoever has no seat is missed from now on, if not yet."""
     if round_ is None or not round_.required:
         return ()
-    offered = round_.phase in (Phase.OFFER, Phase.WAIT)
-    without = set(round_.unanswered).intersection(round_.required) if offered else set()
+    without = round_.unanswered if round_.phase in (Phase.OFFER, Phase.WAIT) else ()
     held = {one.silo: one for one in before}
     counts = (held.get(name, Missed(name)) for name in round_.required)
     return tuple(_begun(one, now) if one.silo in without else _stopped(one, now) for one in counts)
