@@ -12,7 +12,7 @@ from itertools import product
 
 import pytest
 
-from coordinator.core import phases
+from coordinator.core import missed, phases
 from coordinator.core import round as rounds
 from coordinator.core.state import Phase
 from policies.plan import quorum
@@ -196,6 +196,19 @@ def test_it_finds_a_coordinator_that_forgets(monkeypatch):
     monkeypatch.setattr(searched_rounds.record, "load", forgetful)
     told = wrong(attempts=1, restarts=True)
     assert "Then a coordinator that begins again goes on from another state" in told, told
+
+
+@slow
+@whole
+def test_it_finds_an_honest_silo_that_leaves_with_one_that_stayed_away(monkeypatch):
+    real = missed.gone
+
+    def all_missed(counts, now):
+        return tuple(one.silo for one in counts if one.since is not None) if real(counts, now) else ()
+
+    monkeypatch.setattr(missed, "gone", all_missed)
+    told = wrong(faults=1)
+    assert "which is honest, leaves the study: away" in told, told
 
 
 def test_it_finds_an_honest_silo_that_is_named(monkeypatch):
