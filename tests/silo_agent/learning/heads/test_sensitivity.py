@@ -106,6 +106,22 @@ def test_no_patient_of_any_study_is_longer_than_one(patient):
     assert squared(released(*where, **how)) <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("classes", "width"), [(64, 6), (12, 40), (2, 512), (NUMBER, 512)])
+def test_nor_is_a_patient_of_the_widest_studies(classes, width):
+    """Most classes, and most numbers that a head reads: there the most products are rounded and added."""
+    form, r, best = family_of(classes).form, np.random.default_rng(width), Fraction(0)
+    for gap, clip, framed in itertools.product((0.0, 19.0, 37.0), (LEAST_CLIP, 1.0), (False, True)):
+        phi = r.normal(size=(1, width))
+        phi *= LONGEST / np.linalg.norm(phi)
+        heads = r.normal(size=(1, form.logits, width + 1)) * r.choice([1e-3, 1.0])
+        heads[:, :, -1] += np.where(r.random(form.logits) < 0.5, gap, 0.0)
+        frame = np.diag(np.geomspace(1e-3, HEAD_BOUND, width + 1)) if framed else None
+        where = phi, r.integers(0, form.labels, 1), np.array([0]), heads.reshape(1, -1), classes
+        best = max(best, squared(released(*where, clip=clip, frame=frame, share=0.3 if framed else None)))
+    assert 0.999 < best <= 1
+
+
 def tried(values, classes, length):
     """One record, one head, frame and clip from real numbers: what the search walks over."""
     logits, width = family_of(classes).form.logits, 2
