@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from protos.bounds import sentence
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import (
     ADDED,
@@ -39,7 +40,7 @@ from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
-texts = st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp")), max_size=20)
+texts = st.text(max_size=20).map(sentence)  # all that the wire carries, and nothing else
 numbers = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, MAX_CONTENT)
 maybe_tensor = st.none() | st.sampled_from(Tensor)
