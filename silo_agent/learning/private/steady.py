@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 # In its usual mode Intel's MKL chooses the order of additions by a row's address in memory, so a record's gradient
 # would depend on its place in a chunk. MKL reads this at its first computation. A mode that is set already stays.
-_MODE = "COMPATIBLE" if torch.backends.cpu.get_cpu_capability() == "DEFAULT" else "AVX2"
+# Without STRICT the place decides all the same on some processors (an Intel of model 207): chunks of one row were left.
+_MODE = "COMPATIBLE" if torch.backends.cpu.get_cpu_capability() == "DEFAULT" else "AVX2,STRICT"
 os.environ.setdefault("MKL_CBWR", _MODE)
 
 Parts = Sequence[torch.Tensor]

@@ -19,7 +19,7 @@ from silo_agent.learning.heads import sums as module
 from silo_agent.learning.heads.evidence import mixed
 from silo_agent.learning.heads.sums import hessian_noise_sd as noise_for
 from silo_agent.learning.heads.sums import pack as pack_for
-from silo_agent.learning.heads.sums import packed_size, second_order_sums
+from silo_agent.learning.heads.sums import packed_size, rounding_slack, second_order_sums
 from silo_agent.learning.heads.sums import unpack as unpack_for
 
 K, M = 3, 4
@@ -181,7 +181,8 @@ def test_a_record_whose_logits_overflow_counts_as_zero(classes, pooled):
     heads[:, 0], heads[:, K] = 1.7e308, 1.7e308
     whole, rest = without(lost, (phi, y, d), heads, classes=classes, pooled=pooled)
     assert np.linalg.norm(rest) > 1.0
-    np.testing.assert_array_equal(whole, rest)
+    slack = rounding_slack(len(y), len(y), heads.shape[1])
+    assert np.linalg.norm(whole - rest) <= slack < 1e-11, "rounding alone: the order of additions is left open"
 
 
 @pytest.mark.parametrize("run", [1, 2, 4, 8, 16, 32])
