@@ -74,13 +74,13 @@ class Operator:
         """Return the status of one study with its history."""
         with self._errors():
             request = operator_pb2.StudyRequest(study=study)
-            return codec.status_from_wire(self._calls.GetStudyStatus(request, timeout=DEADLINE_SECONDS))
+            return codec.from_wire(StudyStatus, self._calls.GetStudyStatus(request, timeout=DEADLINE_SECONDS))
 
     def statuses(self) -> list[StudyStatus]:
         """Return the status of all studies in brief."""
         with self._errors():
             reply = self._calls.ListStudies(operator_pb2.ListStudiesRequest(), timeout=DEADLINE_SECONDS)
-            return [codec.status_from_wire(status) for status in reply.studies]
+            return [codec.from_wire(StudyStatus, status) for status in reply.studies]
 
     def results(self, study: str) -> StudyResults:
         """Return what a finished study has published."""

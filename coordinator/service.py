@@ -39,13 +39,17 @@ from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
 from protos.bounds import sentence
+from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import (
     MAX_CHUNK,
     PROTOCOL,
+    Answer,
+    Confirm,
     Member,
     MessageError,
     Note,
+    Place,
     Publication,
     Task,
     UploadHeader,
@@ -244,13 +248,14 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         require_text(request.session, "poll.session")
         work = self._engine.poll(silo, request.session, _hold(request.hold_seconds), context.is_active)
         self._caller.name(context)  # revoked while it waited
-        return codec.work_to_wire(work)
+        reply: silo_pb2.Work = codec.to_wire(work)
+        return reply
 
     @mapped
     def Answer(self, request: silo_pb2.AnswerRequest, context: grpc.ServicerContext) -> silo_pb2.AnswerReply:
         """Take part or refuse."""
         silo = self._silo(context)
-        answer = codec.answer_from_wire(request)
+        answer = codec.from_wire(Answer, request)
         if answer.member is not None:
             self._caller.require_own(context, answer.member)
         self._engine.answer(silo, answer)
@@ -264,7 +269,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         if first is None or not first.HasField("header"):
             msg = "upload: the first message must carry the header"
             raise MessageError(msg)
-        header = codec.header_from_wire(first.header)
+        header = codec.from_wire(UploadHeader, first.header)
         self._caller.verify(context, header.silo, header.canonical(), first.signature)
         if self._engine.stored(header):
             self._engine.finish_upload(header, first.signature)
@@ -304,7 +309,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     ) -> silo_pb2.UploadStatusReply:
         """Return where to resume an upload."""
         silo = self._silo(context)
-        header = codec.header_from_wire(request.header)
+        header = codec.from_wire(UploadHeader, request.header)
         if header.silo != silo:
             msg = f"{silo} may not ask about an upload of {header.silo}"
             raise SignatureRefused(msg)
@@ -318,7 +323,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     ) -> Iterator[silo_pb2.DownloadChunk]:
         """Send a sum or a note, from a chunk on. The list of its chunks comes first; the caller compares it."""
         silo = self._silo(context)
-        place = codec.place_from_wire(request.place)
+        place = codec.from_wire(Place, request.place)
         tensor = codec.tensor_from_wire(request.tensor)
         require_text(request.kind, "download.kind")
         require_text(request.silo, "download.silo")
@@ -339,7 +344,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
         """Take a confirmation: done, or disputed. If the study publishes, it has figures that the caller signed."""
         silo = self._silo(context)
-        confirm = codec.confirm_from_wire(request)
+        confirm = codec.from_wire(Confirm, request)
         if confirm.publication:
             self._caller.verify(context, silo, Publication.to_sign(confirm.publication), confirm.signature)
         if confirm.task is Task.VOID and confirm.signature and confirm.tensor is not None:
@@ -377,7 +382,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     ) -> Iterator[silo_pb2.Countersignature]:
         """Return what was cosigned last of the caller's ledger."""
         for signed in self._cosigning.latest(self._silo(context)):
-            yield codec.cosignature_to_wire(signed)
+            yield codec.to_wire(signed)
 
     @mapped
     def Countersign(
@@ -385,22 +390,24 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     ) -> silo_pb2.CountersignReply:
         """Cosign the checkpoint of the caller's ledger, and ask another silo of the attempt to do so too."""
         silo = self._silo(context)
-        peers = self._engine.peers(silo, codec.place_from_wire(request.place))
-        signed = codec.checkpoint_from_wire(request.statement)
+        peers = self._engine.peers(silo, codec.from_wire(Place, request.place))
+        signed = codec.from_wire(SignedCheckpoint, request.statement)
         hold = _hold(request.hold_seconds)
-        evidence = codec.cosignature_from_wire(request.evidence) if request.HasField("evidence") else None
+        evidence = codec.from_wire(CosignedCheckpoint, request.evidence) if request.HasField("evidence") else None
         cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active, evidence=evidence)
         self._caller.name(context)  # revoked while it waited
-        return codec.cosigned_to_wire(cosigned)
+        reply: silo_pb2.CountersignReply = codec.to_wire(cosigned)
+        return reply
 
     @mapped
     def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
         """Take what the caller has cosigned. Wait for the next checkpoint that it must cosign."""
         silo = self._silo(context)
-        given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
+        given = codec.from_wire(CosignedCheckpoint, request.given) if request.HasField("given") else None
         asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
         self._caller.name(context)  # revoked while it waited
-        return codec.handed_to_wire(asked)
+        reply: silo_pb2.WitnessReply = silo_pb2.WitnessReply() if asked is None else codec.to_wire(asked)
+        return reply
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
@@ -500,7 +507,8 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     ) -> operator_pb2.StudyStatus:
         """Return the status of one study with its history."""
         self._caller.name(context)
-        return codec.status_to_wire(self._engine.status(request.study))
+        reply: operator_pb2.StudyStatus = codec.to_wire(self._engine.status(request.study))
+        return reply
 
     @mapped
     def ListStudies(
@@ -510,4 +518,4 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     ) -> operator_pb2.ListStudiesReply:
         """Return the status of all studies in brief."""
         self._caller.name(context)
-        return operator_pb2.ListStudiesReply(studies=[codec.status_to_wire(s) for s in self._engine.statuses()])
+        return operator_pb2.ListStudiesReply(studies=[codec.to_wire(s) for s in self._engine.statuses()])

@@ -329,12 +329,12 @@ class Work(Message):
     """How the study ended, if it is over for this silo."""
     void: Void | None = None
     """For `CONTRIBUTE`: what has closed the tensor's earlier lists in this round, if anything has."""
+    vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
+    """For `CATCH_UP`: who has signed which model the round builds on, by name."""
     uploads: Annotated[tuple[Upload, ...], Count(0, MAX_SILOS)] = ()
     """For `RECOUNT`: what all survivors uploaded, by name."""
     spoilt: Spoilt | None = None
     """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
-    vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
-    """For `CATCH_UP`: who has signed which model the round builds on, by name."""
     complaint: Complaint | None = None
     """For `EXAMINE`: what is to be examined."""
 

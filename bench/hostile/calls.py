@@ -128,7 +128,7 @@ def chunk_lists(target: Target, callers: Callers) -> Iterator[None]:
     header = UploadHeader(place, "ckks", Tensor.COUNTS, target.folder.name, 1 << 20, MAX_CONTENT, digest)
     credential = Credential.load(*(target.folder / f"{n}.pem" for n in ("certificate", "key", "authority")))
     signature = credential.sign(header.canonical())
-    first = silo_pb2.UploadChunk(header=codec.header_to_wire(header), signature=signature, hashes=hashes)
+    first = silo_pb2.UploadChunk(header=codec.to_wire(header), signature=signature, hashes=hashes)
     while True:
         callers.go(callers.silo.Upload, iter((first,)))
         yield
@@ -138,7 +138,7 @@ def chunk_lists(target: Target, callers: Callers) -> Iterator[None]:
 def other_places(_: Target, callers: Callers) -> Iterator[None]:
     """Work of studies that do not exist, with names that are none."""
     while True:
-        place = codec.place_to_wire(Place(os.urandom(32).hex(), 1, 1))
+        place = codec.to_wire(Place(os.urandom(32).hex(), 1, 1))
         callers.go(callers.silo.Answer, silo_pb2.AnswerRequest(place=place, session="s", refusal="no"))
         callers.go(callers.silo.GetStudy, silo_pb2.GetStudyRequest(study="../../etc/passwd\x00" * 1000))
         header = silo_pb2.UploadHeader(place=place, kind="keys", silo="../x", size=1, sha256="a" * 64)

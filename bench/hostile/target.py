@@ -48,7 +48,7 @@ class Target:
 
     def place(self) -> Any:
         """The first place of the study that runs."""
-        return codec.place_to_wire(Place(self.study, 0, 1))
+        return codec.to_wire(Place(self.study, 0, 1))
 
 
 Attack = Callable[[Target], Iterator[None]]

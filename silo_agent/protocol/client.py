@@ -218,15 +218,15 @@ class Client:
         """Wait for work; raises `Stopped` soon after the agent is asked to stop."""
         request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
         work: silo_pb2.Work = self._held(lambda: self._calls.Poll, request)
-        return codec.work_from_wire(work)
+        return codec.from_wire(Work, work)
 
     def answer(self, answer: Answer) -> None:
         """Tell the coordinator whether this silo takes part or refuses."""
-        self._patiently(lambda: self._calls.Answer(codec.answer_to_wire(answer), timeout=CALL_SECONDS))
+        self._patiently(lambda: self._calls.Answer(codec.to_wire(answer), timeout=CALL_SECONDS))
 
     def confirm(self, confirm: Confirm) -> None:
         """Tell the coordinator that a task is done, or that this silo disputes it."""
-        self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
+        self._patiently(lambda: self._calls.Confirm(codec.to_wire(confirm), timeout=CALL_SECONDS))
 
     def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
         """The latest cosignatures of this silo's ledger that the coordinator remembers."""
@@ -246,21 +246,21 @@ class Client:
         Raises `WentBackRefused` if the coordinator remembers an entry of the ledger that the checkpoint lacks.
         """
         request = silo_pb2.CountersignRequest(
-            place=codec.place_to_wire(place),
-            statement=codec.checkpoint_to_wire(stated),
+            place=codec.to_wire(place),
+            statement=codec.to_wire(stated),
             hold_seconds=WITNESS_SECONDS,
-            evidence=None if evidence is None else codec.cosignature_to_wire(evidence),
+            evidence=None if evidence is None else codec.to_wire(evidence),
         )
         reply: silo_pb2.CountersignReply = self._held(lambda: self._calls.Countersign, request)
-        return codec.cosigned_from_wire(reply)
+        return codec.from_wire(Cosigned, reply)
 
     def witness(self, given: CosignedCheckpoint | None) -> Handed | None:
         """Hand in a cosigned checkpoint, then wait for another silo's checkpoint. Returns None if none came."""
         request = silo_pb2.WitnessRequest(
-            given=None if given is None else codec.cosignature_to_wire(given), hold_seconds=HOLD_SECONDS
+            given=None if given is None else codec.to_wire(given), hold_seconds=HOLD_SECONDS
         )
         reply: silo_pb2.WitnessReply = self._held(lambda: self._calls.Witness, request)
-        return codec.handed_from_wire(reply)
+        return codec.from_wire(Handed, reply) if reply.HasField("statement") else None
 
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
         """A checkpoint with this silo's signature."""
@@ -277,7 +277,7 @@ class Client:
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         """Send a file, from the first chunk that the coordinator does not have. The header's digest covers `chunks`."""
         signature = self._credential.sign(header.canonical())
-        wire = codec.header_to_wire(header)
+        wire = codec.to_wire(header)
 
         def send() -> None:
             status = self._calls.UploadStatus(silo_pb2.UploadStatusRequest(header=wire), timeout=CALL_SECONDS)
@@ -296,7 +296,7 @@ class Client:
         """
         target.parent.mkdir(parents=True, exist_ok=True)
         request = silo_pb2.DownloadRequest(
-            place=codec.place_to_wire(place),
+            place=codec.to_wire(place),
             tensor=codec.tensor_to_wire(tensor),
             kind=part.kind,
             silo=part.silo,
@@ -383,7 +383,7 @@ def _tell(error: grpc.RpcError, attempt: int) -> None:
 def _cosignature(wire: silo_pb2.Countersignature) -> CosignedCheckpoint | None:
     """What the coordinator remembers of one signer; None if it is malformed."""
     try:
-        return codec.cosignature_from_wire(wire)
+        return codec.from_wire(CosignedCheckpoint, wire)
     except MessageError as fault:
         log.warning("a cosignature does not count", why=str(fault))
         return None

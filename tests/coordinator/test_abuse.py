@@ -137,7 +137,7 @@ def test_a_long_explanation_with_markup_reaches_nobody(hub, authority, evil, ope
     operator = Caller(hub.port, operator_folder)
     operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()), timeout=60)
     operator.operator.StartStudy(operator_pb2.StudyRequest(study=study.digest), timeout=60)
-    place = codec.place_to_wire(Place(study.digest, 0, 1))
+    place = codec.to_wire(Place(study.digest, 0, 1))
     silos = [Silo(hub.port, folder, study) for folder in (evil, *(authority.credential("silo", n) for n in names))]
 
     def say(text, reason="clip"):
@@ -190,7 +190,7 @@ def test_a_member_that_disputes_replays_and_impersonates_ends_no_study(hub, auth
     place = Place(study.digest, 0, 1)
     member = Member(hostile.name, honest.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature")
     with refused(grpc.StatusCode.UNAUTHENTICATED, "may not answer with the certificate of"):
-        hostile.silo.Answer(codec.answer_to_wire(Answer(place, hostile.session, member=member)), timeout=60)
+        hostile.silo.Answer(codec.to_wire(Answer(place, hostile.session, member=member)), timeout=60)
 
     for _ in range(200):
         everybody_once(scene, hostile)

@@ -1084,7 +1084,7 @@ def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_
     engine = make_engine()
     assert {len(member.why) for member in engine.status("tiny").members} == {1000}
     assert len(engine.status("tiny").why) == 1000
-    assert codec.status_to_wire(engine.statuses()[0]).ByteSize() < 10_000
+    assert codec.to_wire(engine.statuses()[0]).ByteSize() < 10_000
 
 
 def test_an_engine_whose_clock_gets_no_turn_counts_as_stuck(engine, monkeypatch):

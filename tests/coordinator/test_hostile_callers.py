@@ -22,10 +22,10 @@ SECONDS = 20.0
 
 def requests_of(silo, place, content):
     """An honest request of every method, by name; a list where the method takes a stream."""
-    header = codec.header_to_wire(silo.header(place, content, Note.GREETING))
+    header = codec.to_wire(silo.header(place, content, Note.GREETING))
     stream = list(silo.messages(silo.header(place, content, Note.GREETING), content))
-    confirm = codec.confirm_to_wire(Confirm(place, Task.SIGN, Tensor.COUNTS, signature=b"signed"))
-    wire = codec.place_to_wire(place)
+    confirm = codec.to_wire(Confirm(place, Task.SIGN, Tensor.COUNTS, signature=b"signed"))
+    wire = codec.to_wire(place)
     return {
         "Join": silo_pb2.JoinRequest(protocol=1, agent_version="1", session="one"),
         "GetStudy": silo_pb2.GetStudyRequest(study=place.study),

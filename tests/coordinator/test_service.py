@@ -40,6 +40,7 @@ from protos.messages import (
     Publication,
     Task,
     Tensor,
+    Work,
 )
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import make_authority
@@ -165,12 +166,12 @@ def test_a_poll_waits_for_work_and_not_longer(make_scene):
     silo = first(scene)
     # A coordinator that holds each call as long as it may, 20 s, misses this deadline.
     brief = silo.silo.Poll(silo_pb2.PollRequest(session="one", hold_seconds=0.2), timeout=19)
-    assert codec.work_from_wire(brief).task is Task.WAIT
+    assert codec.from_wire(Work, brief).task is Task.WAIT
     waiting = silo.silo.Poll.future(silo_pb2.PollRequest(session="one", hold_seconds=15))
     with pytest.raises(grpc.FutureTimeoutError):
         waiting.result(timeout=0.3)
     scene.start()
-    assert codec.work_from_wire(waiting.result(timeout=300)).task is Task.DECIDE
+    assert codec.from_wire(Work, waiting.result(timeout=300)).task is Task.DECIDE
 
 
 @pytest.mark.parametrize("hold", [-1.0, math.nan, -math.inf])
@@ -352,7 +353,7 @@ def test_nobody_answers_with_anothers_certificate(scene):
     ):
         answer = Answer(place, silo.session, member=replace(member, certificate_pem=pem))
         with refused(code, says):
-            silo.silo.Answer(codec.answer_to_wire(answer))
+            silo.silo.Answer(codec.to_wire(answer))
 
 
 def test_a_study_is_shown_only_to_those_whom_it_invites(scene, make_scene):
@@ -416,7 +417,7 @@ def test_who_may_not_state_or_sign_is_refused_by_its_code(scene):
 
 def unsigned(place, made):
     wire = silo_pb2.SignedStatement(statement=made.checkpoint, certificate_pem=made.certificate_pem)
-    return silo_pb2.CountersignRequest(place=codec.place_to_wire(place), statement=wire)
+    return silo_pb2.CountersignRequest(place=codec.to_wire(place), statement=wire)
 
 
 # --- what is uploaded -----------------------------------------------------------------------------------------------
@@ -1070,7 +1071,7 @@ def test_nothing_is_published_that_the_study_does_not_list_and_nothing_less(publ
             confirm_metrics(scene, silo, **silo.signed(replace(publication, figures=change(publication.figures))))
     with refused(Code.INVALID_ARGUMENT, "confirm.publication: is about the study ffffffffffff"):
         confirm_metrics(scene, silo, **silo.signed(replace(publication, study="f" * 64)))
-    place = codec.place_to_wire(Place(scene.study.digest, plan(scene.study).last, 1))
+    place = codec.to_wire(Place(scene.study.digest, plan(scene.study).last, 1))
     blob = b" " * (MAX_PUBLICATION + 1)
     request = silo_pb2.ConfirmRequest(
         place=place,
@@ -1150,7 +1151,7 @@ def test_a_study_is_created_once(scene, operator):
 # --- what is malformed ----------------------------------------------------------------------------------------------
 def test_numbers_from_another_version_are_refused(scene):
     silo = first(scene)
-    place = codec.place_to_wire(silo.poll().place)
+    place = codec.to_wire(silo.poll().place)
     with refused(Code.INVALID_ARGUMENT, "task: the number 77 is unknown to this version"):
         silo.silo.Confirm(silo_pb2.ConfirmRequest(place=place, task=77))
     with refused(Code.INVALID_ARGUMENT, "tensor: the number 77 is unknown to this version"):

@@ -9,27 +9,12 @@ import sys
 import pytest
 
 from protos import codec
-from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
-from protos.messages import Answer, Confirm, Member, Place, StudyResults, UploadHeader, Work
-from protos.status import StudyStatus
+from protos.messages import StudyResults
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from tests.protos import wire_checker
 from tests.protos.wire_examples import EXAMPLES, FILE, text, to_wires
 
 VECTORS = json.loads(FILE.read_text(encoding="utf-8"))["vectors"]
-READ = {
-    Place: codec.place_from_wire,
-    Member: codec.member_from_wire,
-    Work: codec.work_from_wire,
-    UploadHeader: codec.header_from_wire,
-    Answer: codec.answer_from_wire,
-    Confirm: codec.confirm_from_wire,
-    SignedCheckpoint: codec.checkpoint_from_wire,
-    CosignedCheckpoint: codec.cosignature_from_wire,
-    Handed: codec.handed_from_wire,
-    Cosigned: codec.cosigned_from_wire,
-    StudyStatus: codec.status_from_wire,
-}
 by_name = pytest.mark.parametrize("name", EXAMPLES)
 
 
@@ -50,7 +35,7 @@ def test_a_message_has_the_bytes_of_its_vector(name):
 def test_the_bytes_of_a_vector_are_read_as_its_message(name):
     wires = [parsed(case) for case in VECTORS if case["name"] == name]
     kind = type(EXAMPLES[name])
-    read = codec.results_from_wire(wires) if kind is StudyResults else READ[kind](*wires)
+    read = codec.results_from_wire(wires) if kind is StudyResults else codec.from_wire(kind, *wires)
     assert read == EXAMPLES[name]
 
 

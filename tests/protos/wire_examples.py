@@ -154,24 +154,10 @@ EXAMPLES = {
 }
 """By name. The parts of results are a vector each, all of the same name."""
 
-WRITE = {
-    Place: codec.place_to_wire,
-    Member: codec.member_to_wire,
-    Work: codec.work_to_wire,
-    UploadHeader: codec.header_to_wire,
-    Answer: codec.answer_to_wire,
-    Confirm: codec.confirm_to_wire,
-    SignedCheckpoint: codec.checkpoint_to_wire,
-    CosignedCheckpoint: codec.cosignature_to_wire,
-    Handed: codec.handed_to_wire,
-    Cosigned: codec.cosigned_to_wire,
-    StudyStatus: codec.status_to_wire,
-}
-
 
 def to_wires(message):
     """A message as protobuf objects: one, or the parts of results."""
-    return list(codec.results_to_wire(message)) if type(message) is StudyResults else [WRITE[type(message)](message)]
+    return list(codec.results_to_wire(message)) if type(message) is StudyResults else [codec.to_wire(message)]
 
 
 def fields(wire):

@@ -48,20 +48,19 @@ def stated(silo: Silo, entries: int, branch: str = "s") -> Checkpoint:
 
 def cosign(silo: Silo, place: Place, made: SignedCheckpoint, hold: float = 0.0) -> Cosigned:
     """Ask the coordinator, and whom it asks, to sign."""
-    request = silo_pb2.CountersignRequest(
-        place=codec.place_to_wire(place), statement=codec.checkpoint_to_wire(made), hold_seconds=hold
-    )
-    return codec.cosigned_from_wire(silo.silo.Countersign(request, timeout=SECONDS))
+    request = silo_pb2.CountersignRequest(place=codec.to_wire(place), statement=codec.to_wire(made), hold_seconds=hold)
+    return codec.from_wire(Cosigned, silo.silo.Countersign(request, timeout=SECONDS))
 
 
 def witness(silo: Silo, given: CosignedCheckpoint | None = None, hold: float = 0.0) -> SignedCheckpoint | None:
     """Hand in a word about another's ledger, and take the next that is asked for."""
-    request = silo_pb2.WitnessRequest(given=given and codec.cosignature_to_wire(given), hold_seconds=hold)
+    request = silo_pb2.WitnessRequest(given=given and codec.to_wire(given), hold_seconds=hold)
     reply = silo.silo.Witness(request, timeout=SECONDS)
-    return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
+    return codec.from_wire(SignedCheckpoint, reply.statement) if reply.HasField("statement") else None
 
 
 def latest(silo: Silo) -> list[CosignedCheckpoint]:
     """What was cosigned last of its ledger."""
     request = silo_pb2.LatestCountersignaturesRequest()
-    return [codec.cosignature_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=SECONDS)]
+    stream = silo.silo.LatestCountersignatures(request, timeout=SECONDS)
+    return [codec.from_wire(CosignedCheckpoint, one) for one in stream]

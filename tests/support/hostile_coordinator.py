@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import server_credentials
 from protos import codec
+from protos.checkpoints import SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, SUM, Place, Work, note_slot
 from protos.v1 import silo_pb2
@@ -89,7 +90,7 @@ class HostileCoordinator:
             self.calm.set()
         if self.calm.is_set():
             time.sleep(0.01)
-        yield codec.work_to_wire(self.last if self.calm.is_set() else self.random.choice(self.works))
+        yield codec.to_wire(self.last if self.calm.is_set() else self.random.choice(self.works))
 
     def _answer(self, first: bytes, _: Iterator[bytes]) -> Iterator[Message]:
         said = silo_pb2.AnswerRequest.FromString(first)
@@ -124,21 +125,21 @@ class HostileCoordinator:
             yield silo_pb2.DownloadChunk(offset=offset, data=content[offset : offset + MAX_CHUNK])
 
     def _countersign(self, first: bytes, _: Iterator[bytes]) -> Iterator[Message]:
-        stated = codec.checkpoint_from_wire(silo_pb2.CountersignRequest.FromString(first).statement)
-        reply = silo_pb2.CountersignReply(coordinator=codec.cosignature_to_wire(witnessed(stated, self.credential)))
+        stated = codec.from_wire(SignedCheckpoint, silo_pb2.CountersignRequest.FromString(first).statement)
+        reply = silo_pb2.CountersignReply(coordinator=codec.to_wire(witnessed(stated, self.credential)))
         if self.peer is not None:
-            reply.peer.CopyFrom(codec.cosignature_to_wire(witnessed(stated, self.peer)))
+            reply.peer.CopyFrom(codec.to_wire(witnessed(stated, self.peer)))
         yield reply
 
     def _latestcountersignatures(self, *_: object) -> Iterator[Message]:
         for client in self.honest.clients.values():
             for _place, stated in getattr(client, "stated", [])[-1:]:
-                yield codec.cosignature_to_wire(witnessed(stated, self.credential))
+                yield codec.to_wire(witnessed(stated, self.credential))
 
     def _witness(self, *_: object) -> Iterator[Message]:
         time.sleep(0.01)
         stated = [client.stated[-1][1] for client in self.honest.clients.values() if getattr(client, "stated", [])]
-        yield silo_pb2.WitnessReply(statement=codec.checkpoint_to_wire(stated[0]) if stated else None)
+        yield silo_pb2.WitnessReply(statement=codec.to_wire(stated[0]) if stated else None)
 
 
 class _Raw(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in the stubs alone

@@ -135,7 +135,7 @@ class Silo(Caller):
 
     def poll(self, hold: float = 0.0) -> Work:
         request = silo_pb2.PollRequest(session=self.session, hold_seconds=hold)
-        return codec.work_from_wire(self.silo.Poll(request, timeout=SECONDS))
+        return codec.from_wire(Work, self.silo.Poll(request, timeout=SECONDS))
 
     def answer(self, place: Place, refusal: str = "", silo: str = "") -> None:
         self.committed = self.model if place.round > self.round else self.committed
@@ -150,7 +150,7 @@ class Silo(Caller):
             member=None if refusal else member,
             model="" if refusal else self.model,
         )
-        self.silo.Answer(codec.answer_to_wire(answer), timeout=SECONDS)
+        self.silo.Answer(codec.to_wire(answer), timeout=SECONDS)
 
     def header(self, place: Place, content: bytes, what: Tensor | Note, **changes: object) -> UploadHeader:
         kind, values = announced(self.study, place.round, what) if isinstance(what, Tensor) else (str(what), 0)
@@ -188,7 +188,7 @@ class Silo(Caller):
     ) -> Iterator[silo_pb2.UploadChunk]:
         """An upload's stream; `hashes` instead of those of the content."""
         yield silo_pb2.UploadChunk(
-            header=codec.header_to_wire(header),
+            header=codec.to_wire(header),
             signature=signature or self.credential.sign(header.canonical()),
             hashes=listed(content).hashes if hashes is None else hashes,
         )
@@ -197,7 +197,7 @@ class Silo(Caller):
                 yield silo_pb2.UploadChunk(offset=start, data=piece)
 
     def stored(self, header: UploadHeader) -> tuple[int, bool]:
-        request = silo_pb2.UploadStatusRequest(header=codec.header_to_wire(header))
+        request = silo_pb2.UploadStatusRequest(header=codec.to_wire(header))
         reply = self.silo.UploadStatus(request, timeout=SECONDS)
         return reply.offset, reply.complete
 
@@ -205,7 +205,7 @@ class Silo(Caller):
         self, place: Place, kind: str, tensor: Tensor | None = None, offset: int = 0, of_silo: str = ""
     ) -> bytes:
         request = silo_pb2.DownloadRequest(
-            place=codec.place_to_wire(place),
+            place=codec.to_wire(place),
             tensor=codec.tensor_to_wire(tensor),
             kind=kind,
             offset=offset,
@@ -221,7 +221,7 @@ class Silo(Caller):
 
     def confirm(self, place: Place, task: Task, tensor: Tensor | None = None, **fields: str | bytes) -> None:
         confirm = Confirm(place, task, tensor, **{"model": self.model, **fields})  # type: ignore[arg-type]  # as above
-        self.silo.Confirm(codec.confirm_to_wire(confirm), timeout=SECONDS)
+        self.silo.Confirm(codec.to_wire(confirm), timeout=SECONDS)
 
     def contribution(self, place: Place, tensor: Tensor) -> bytes:
         """The same bytes for the same place and tensor, as everywhere in FedWard."""
@@ -339,7 +339,7 @@ class Scene:
 
     def status(self) -> StudyStatus:
         request = operator_pb2.StudyRequest(study=self.study.digest)
-        return codec.status_from_wire(self._operator.operator.GetStudyStatus(request, timeout=SECONDS))
+        return codec.from_wire(StudyStatus, self._operator.operator.GetStudyStatus(request, timeout=SECONDS))
 
     def play(self, until: Callable[[StudyStatus], bool], *, silent: tuple[str, ...] = ()) -> StudyStatus:
         """Everybody but the silent ones acts, one after the other, until the condition holds.

@@ -87,12 +87,12 @@ class _Client:
 
     def answer(self, answer: Answer) -> None:
         answer = self.silo.offers(answer)
-        self.silo.witness.says(codec.answer_to_wire(answer))
+        self.silo.witness.says(codec.to_wire(answer))
         self._send(lambda: self.silo.coordinator.answer(answer, self.silo.name))
 
     def confirm(self, confirm: Confirm) -> None:
         confirm = self.silo.says(confirm)
-        self.silo.witness.says(codec.confirm_to_wire(confirm))
+        self.silo.witness.says(codec.to_wire(confirm))
         if confirm.task is Task.SIGN and not confirm.dispute:
             assert confirm.tensor is not None
             self.silo.witness.signs(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)

@@ -87,7 +87,7 @@ class Witness:
         self.said.append(words.SerializeToString())
 
     def sent(self, header: UploadHeader, content: bytes) -> None:
-        self.says(codec.header_to_wire(header))
+        self.says(codec.to_wire(header))
         self.said.append(content)
         key = (header.silo, header.place, header.slot)
         self.sendings[key] += 1

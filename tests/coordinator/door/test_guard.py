@@ -223,7 +223,7 @@ def test_a_refusal_of_a_service_is_counted_under_its_caller(member, count):
     with refused(Code.INVALID_ARGUMENT, "has 70 characters, above 64"):
         member.silo.Poll(silo_pb2.PollRequest(session="s" * 70), timeout=60)
     with refused(Code.NOT_FOUND, ""):
-        place = codec.place_to_wire(Place("a" * 64, 0, 1))
+        place = codec.to_wire(Place("a" * 64, 0, 1))
         member.silo.Answer(silo_pb2.AnswerRequest(place=place, session="s", refusal="no"), timeout=60)
     assert [count(code) for code in (Code.PERMISSION_DENIED, Code.INVALID_ARGUMENT, Code.NOT_FOUND)] == [1, 1, 1]
 

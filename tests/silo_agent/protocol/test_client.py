@@ -96,14 +96,14 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self._begin("Poll", context, request)
         if self.hold:
             self.release.wait(LONG)
-        return codec.work_to_wire(self.work)
+        return codec.to_wire(self.work)
 
     def Answer(self, request, context):
-        self._begin("Answer", context, codec.answer_from_wire(request))
+        self._begin("Answer", context, codec.from_wire(Answer, request))
         return silo_pb2.AnswerReply()
 
     def Confirm(self, request, context):
-        self._begin("Confirm", context, codec.confirm_from_wire(request))
+        self._begin("Confirm", context, codec.from_wire(Confirm, request))
         return silo_pb2.ConfirmReply()
 
     def Heartbeat(self, request, context):
@@ -112,20 +112,20 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def LatestCountersignatures(self, request, context):
         self._begin("LatestCountersignatures", context, request)
-        yield from [codec.cosignature_to_wire(WORD)] * self.remembered
+        yield from [codec.to_wire(WORD)] * self.remembered
 
     def Countersign(self, request, context):
         self._begin("Cosign", context, request)
         if self.hold:
             self.release.wait(LONG)
-        return codec.cosigned_to_wire(Cosigned(WORD, self.peer_signed))
+        return codec.to_wire(Cosigned(WORD, self.peer_signed))
 
     def Witness(self, request, context):
         self._begin("Witness", context, request)
-        return codec.handed_to_wire(self.handed)
+        return silo_pb2.WitnessReply() if self.handed is None else codec.to_wire(self.handed)
 
     def UploadStatus(self, request, context):
-        self._begin("UploadStatus", context, codec.header_from_wire(request.header))
+        self._begin("UploadStatus", context, codec.from_wire(UploadHeader, request.header))
         return silo_pb2.UploadStatusReply(offset=len(self.stored), complete=self.complete)
 
     def Upload(self, chunks, context):
@@ -290,11 +290,12 @@ def test_a_statement_brings_cosignatures(ward, peer):
     mine = replace(SIGNED, signature=b"mine")
     assert ward.client.cosign(PLACE, mine) == Cosigned(WORD, ward.fake.peer_signed)
     request = ward.fake.seen[0]
-    assert (codec.place_from_wire(request.place), codec.checkpoint_from_wire(request.statement)) == (PLACE, mine)
+    assert codec.from_wire(Place, request.place) == PLACE
+    assert codec.from_wire(SignedCheckpoint, request.statement) == mine
     assert request.hold_seconds > 0
     assert not request.HasField("evidence")
     ward.client.cosign(PLACE, mine, WORD)
-    assert codec.cosignature_from_wire(ward.fake.seen[1].evidence) == WORD
+    assert codec.from_wire(CosignedCheckpoint, ward.fake.seen[1].evidence) == WORD
 
 
 def test_a_ledger_that_went_back_is_refused_by_a_name_of_its_own(ward):
@@ -380,7 +381,7 @@ def test_an_upload_arrives_whole_and_signed(ward, file, authority):
     assert ward.fake.stored == CONTENT
     first = ward.fake.seen[1]
     assert first.hashes == listed(CONTENT).hashes
-    assert codec.header_from_wire(first.header) == header()
+    assert codec.from_wire(UploadHeader, first.header) == header()
     signer = Trust(authority.pem).verify(ward.fake.peer, header().canonical(), first.signature, role=Role.SILO)
     assert signer.name == "north"
 
@@ -435,7 +436,7 @@ def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
     ward.client.download(PLACE, Tensor.HEADS, part(), target)
     assert target.read_bytes() == CONTENT
     request = ward.fake.seen[0]
-    assert codec.place_from_wire(request.place) == PLACE
+    assert codec.from_wire(Place, request.place) == PLACE
     assert (codec.tensor_from_wire(request.tensor), request.kind, request.offset) == (Tensor.HEADS, "sum", 0)
 
 

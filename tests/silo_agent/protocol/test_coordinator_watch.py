@@ -39,7 +39,7 @@ class Hub(silo_pb2_grpc.SiloServiceServicer):
     def Poll(self, request, context):
         self.polled.set()
         self.go.wait(300)
-        return codec.work_to_wire(Work(Task.WAIT))
+        return codec.to_wire(Work(Task.WAIT))
 
 
 @pytest.fixture
