@@ -15,13 +15,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from common.os_errors import told
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.errors import CoordinatorError
 from crypto.errors import CryptoError
 from crypto.pki.identity import Identity, Role, Subject
 from policies.documents.study import load_study
 from policies.errors import PolicyError
-from policies.os_errors import told
 
 if TYPE_CHECKING:
     from coordinator.operating import Operator

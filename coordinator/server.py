@@ -15,6 +15,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2
 from prometheus_client import start_http_server
 
+from common.systemd import StatusLine, told
 from coordinator.config import CoordinatorConfig
 from coordinator.cosigning import Cosigning
 from coordinator.door import files
@@ -38,7 +39,6 @@ from crypto.pki.standing import Standing
 from crypto.pki.tls import server_credentials
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
-from protos.service_manager import StatusLine, told
 from protos.v1 import operator_pb2, silo_pb2
 
 log = structlog.get_logger()

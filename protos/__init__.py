@@ -1,4 +1,4 @@
-"""The wire: messages, their protobuf form, and the code between; and what both programs say to their machine.
+"""The wire: messages, their protobuf form, and the code between.
 
 It knows no cryptography, no policy and no model.
 """

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import structlog
 
+from common.os_errors import told
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies.documents.study import BINARY, Study, parse_study, require_bounds
 from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
-from policies.os_errors import told
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused

@@ -13,13 +13,13 @@ from wsgiref.simple_server import WSGIServer
 import structlog
 from prometheus_client import start_http_server
 
+from common.systemd import StatusLine, told
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from crypto.pki.joining.renewal import Renewal, Times, link_for
 from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
-from protos.service_manager import StatusLine, told
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.sources.sql import is_missing

@@ -38,6 +38,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from common.os_errors import is_passing
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, require_data_set
 from crypto.secagg.labels import Label
@@ -54,7 +55,6 @@ from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, C
 from policies.ledger.events import Debit, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
-from policies.os_errors import is_passing
 from policies.plan.cost import Cost
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused

@@ -15,7 +15,7 @@ from typing import TextIO
 
 import structlog
 
-from policies.durable import sync_folder
+from common.durable import sync_folder
 from policies.plan.release import Release
 from protos.core_log import CoreLine
 from protos.messages import Place

@@ -40,7 +40,7 @@ SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/contributions/p
 def options():
     """The options of every dataclass, by file and name."""
     found = {}
-    for top in ("protos", "crypto", "policies", "coordinator", "silo_agent", "deploy"):
+    for top in ("common", "protos", "crypto", "policies", "coordinator", "silo_agent", "deploy"):
         for path in (ROOT / top).rglob("*.py"):
             for said, name in DECORATED.findall(path.read_text()):
                 found[f"{path.relative_to(ROOT)}:{name}"] = dict(re.findall(r"(\w+)=(\w+)", said))

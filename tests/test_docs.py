@@ -79,7 +79,7 @@ def test_every_relative_link_of_a_page_leads_somewhere(page):
 @pytest.mark.parametrize("page", [README, *PAGES], ids=name)
 def test_every_module_page_and_folder_that_a_page_names_is_there(page):
     named = re.findall(
-        r"`((?:protos|crypto|policies|coordinator|silo_agent|deploy|bench|tests|docs)/(?:[\w./-]*(?:/|\.py|\.md))?)`",
+        r"`((?:common|protos|crypto|policies|coordinator|silo_agent|deploy|bench|tests|docs)/(?:[\w./-]*(?:/|\.py|\.md))?)`",
         FENCED.sub("", page.read_text(encoding="utf-8")),
     )
     assert [path for path in named if not (ROOT / path).exists()] == []
@@ -87,7 +87,7 @@ def test_every_module_page_and_folder_that_a_page_names_is_there(page):
 
 def sources():
     """Every Python file and every .proto of the repository, but what is generated."""
-    folders = ("protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench", "tests")
+    folders = ("common", "protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench", "tests")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".proto"}]
     return [path for path in files if "_pb2" not in path.name and path != Path(__file__)]
 

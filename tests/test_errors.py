@@ -4,8 +4,9 @@ import ast
 import builtins
 from pathlib import Path
 
-PACKAGES = ("protos", "crypto", "policies", "coordinator", "silo_agent")
+PACKAGES = ("common", "protos", "crypto", "policies", "coordinator", "silo_agent")
 ROOTS = {
+    "common": set(),
     "protos": {"MessageError"},
     "crypto": {"CryptoError"},
     "policies": {"PolicyError"},

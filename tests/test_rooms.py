@@ -1,13 +1,14 @@
 """The rooms of the house: each says what it is for, and others enter by the modules that it names."""
 
 import ast
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("protos", "crypto", "policies", "coordinator", "silo_agent")
+PACKAGES = ("common", "protos", "crypto", "policies", "coordinator", "silo_agent")
 SHIPPED = (*PACKAGES, "deploy", "bench")
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -71,3 +72,9 @@ def test_no_folder_has_so_many_files_that_nobody_finds_anything():
     }
     crowded = {str(folder.relative_to(ROOT)): size for folder, size in sizes.items() if size > MOST_FILES}
     assert not crowded
+
+
+def test_the_ground_floor_needs_nothing_but_the_standard_library():
+    ground = [path for name, path in FILES.items() if name.partition(".")[0] == "common"]
+    needed = {name.partition(".")[0] for path in ground for name in imported_modules(path)}
+    assert needed <= sys.stdlib_module_names | {"common"}

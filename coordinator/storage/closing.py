@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from policies.private import private_file, private_folder
+from common.private_files import private_file, private_folder
 
 log = structlog.get_logger()
 

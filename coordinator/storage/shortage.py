@@ -13,8 +13,8 @@ from typing import Final, Literal
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from common.os_errors import is_passing, told
 from coordinator.errors import CoordinatorError
-from policies.os_errors import is_passing, told
 
 Lack = Literal["files", "memory", "disk", "database", "other"]
 _FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})

@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from common.durable import put_in_place
+from common.os_errors import told
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.shortage import Shortage, ShortError
-from policies.durable import put_in_place
-from policies.os_errors import told
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
 

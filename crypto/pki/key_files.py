@@ -38,7 +38,7 @@ def write_new(path: Path, content: bytes, *, secret: bool) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make durable that the file lies there. As `policies.durable` does, which the floors hide from this package."""
+    """Make durable that the file lies there. As `common.durable` does."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from common.os_errors import told
 from coordinator.errors import OperatorError
 from deploy.local.dry_round import dry_round
 from deploy.local.federation import Federation
@@ -27,7 +28,6 @@ from deploy.local.simulate.errors import SimulationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import load_study
 from policies.errors import PolicyError
-from policies.os_errors import told
 from silo_agent.errors import SiloError
 
 app = typer.Typer(help="A study on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from policies.canonical import canonical_json
+from common.canonical_json import canonical_json
 from policies.documents.document import Closed, parse_document, read_document
 from policies.documents.policy import OLDEST, Policy, load_policy
 

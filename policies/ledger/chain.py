@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from policies.canonical import canonical_json
+from common.canonical_json import canonical_json
 from policies.errors import LedgerTamperedError
 from policies.ledger.events import Debit, EntryRef, Event, InForce, content_of, costs_of, read_event
 

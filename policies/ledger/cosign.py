@@ -27,13 +27,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
+from common.canonical_json import canonical_json
+from common.durable import write_whole
+from common.os_errors import is_passing, told
 from policies.accounting import totals
-from policies.canonical import canonical_json
-from policies.durable import write_whole
 from policies.errors import CosignError, LedgerRolledBackError, LedgerShortError, LedgerWriteError
 from policies.ledger.chain import FIX, UNBOUNDED, Entry, Genesis, genesis_row
 from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
-from policies.os_errors import is_passing, told
 from policies.plan.cost import Cost
 
 Verify = Callable[[bytes, bytes, bytes, str | None], str]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from policies.canonical import canonical_json, lower_hex
+from common.canonical_json import canonical_json, lower_hex
 from policies.errors import CostError
 from policies.plan.cost import Cost, finite
 

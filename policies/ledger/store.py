@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
-from policies.durable import sync_folder
+from common.durable import sync_folder
 from policies.errors import (
     LedgerBusyError,
     LedgerExistsError,

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from policies import durable
+from common import durable
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import ExportError, LedgerRolledBackError

@@ -17,9 +17,9 @@ from typing import Annotated
 
 import typer
 
+from common.os_errors import told
 from crypto.errors import CryptoError
 from policies.errors import PolicyError
-from policies.os_errors import told
 from protos.messages import MessageError
 from silo_agent.cli import models, new_silo, plan
 from silo_agent.cli.data import data_app
@@ -92,7 +92,7 @@ def _run_several(configs: list[Path], *, until_finished: bool) -> None:
     import signal
     import threading
 
-    from protos.service_manager import told
+    from common.systemd import told
     from silo_agent import logs
     from silo_agent.config import AgentConfig
     from silo_agent.supervisor import Supervisor, require_apart

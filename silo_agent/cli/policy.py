@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 import policies
-from policies import durable
+from common import durable
 from policies.decision import decide
 from policies.documents.compare import Change, Difference, differences
 from policies.documents.document import DocumentError

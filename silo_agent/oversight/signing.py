@@ -14,13 +14,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from common import durable
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, UnknownAuthorityError
 from crypto.pki import timestamps
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.dated import Signer, signer_at
 from crypto.pki.identity import Role
-from policies import durable
 from policies.errors import ExportError
 from policies.ledger.cosign import Cosignature, Verify, check
 

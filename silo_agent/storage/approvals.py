@@ -23,10 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from policies.canonical import lower_hex
+from common.canonical_json import lower_hex
+from common.durable import give_to_owner, write_whole
 from policies.documents.policy import Policy
 from policies.documents.study import Study
-from policies.durable import give_to_owner, write_whole
 from policies.refusals import Reason, Refused
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.storage.errors import StateError

@@ -1,4 +1,4 @@
-"""The agent's durable writes: those of `policies.durable`, and one that also returns the digest of what it wrote.
+"""The agent's durable writes: those of `common.durable`, and one that also returns the digest of what it wrote.
 
 Every file that the agent must not lose is written here. No other module of the agent syncs a file or a folder, except
 the training log (`logs`), which only ever grows.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from policies import durable
+from common import durable
 from protos.chunks import ChunkHasher
 from silo_agent.storage.own_files import own_files
 
@@ -17,13 +17,13 @@ __all__ = ["sync_folder", "write_pieces", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """`policies.durable.write_whole`. Raises `ShortageError` if this machine cannot do it now, else OSError."""
+    """`common.durable.write_whole`. Raises `ShortageError` if this machine cannot do it now, else OSError."""
     with own_files():
         durable.write_whole(path, content)
 
 
 def sync_folder(folder: Path) -> None:
-    """`policies.durable.sync_folder`. Raises `ShortageError` if this machine cannot do it now, else OSError."""
+    """`common.durable.sync_folder`. Raises `ShortageError` if this machine cannot do it now, else OSError."""
     with own_files():
         durable.sync_folder(folder)
 

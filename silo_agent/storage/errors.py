@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from policies.os_errors import told
+from common.os_errors import told
 from silo_agent.errors import SiloError
 
 

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from common.durable import write_whole
 from policies.documents.study import Study, parse_study
-from policies.durable import write_whole
 from policies.refusals import Refused
 from silo_agent.storage.folders import StateFolder
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from policies.os_errors import is_passing
+from common.os_errors import is_passing
 from silo_agent.storage.errors import ShortageError
 
 

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from common.durable import give_to_owner, write_pieces
 from crypto import sealed_file
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.errors import SealError
 from crypto.pki.at_rest import Holder, Vault
-from policies.durable import give_to_owner, write_pieces
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder

@@ -36,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
-from policies.private import private_file, private_folder
+from common.private_files import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import tables

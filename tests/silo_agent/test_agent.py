@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 from torch import nn
 
+from common.canonical_json import canonical_json
 from policies import decision
-from policies.canonical import canonical_json
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.errors import LedgerRolledBackError

@@ -12,7 +12,7 @@ import math
 import sys
 from pathlib import Path
 
-for _name in ("silo_agent", "policies", "crypto", "protos", "coordinator"):
+for _name in ("silo_agent", "policies", "crypto", "protos", "common", "coordinator"):
     sys.modules[_name] = None
 
 import numpy as np  # noqa: E402

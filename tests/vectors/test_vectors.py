@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 FILES = {path.stem: json.loads(path.read_text()) for path in HERE.glob("*.json")}
 GIVEN = FILES.pop("given")
 PROJECT = (
+    "common",
     "protos",
     "crypto",
     "policies",

@@ -56,7 +56,7 @@ def rekey(
 
 def _put(source: Path, target: Path, *, mode: int) -> None:
     """Put a copy of a file in another's place, durably, whole or not at all, with the owner of what was there."""
-    from policies.durable import write_whole
+    from common.durable import write_whole
 
     before = target.stat()
     write_whole(target, source.read_bytes())

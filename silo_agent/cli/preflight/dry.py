@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from policies import durable
+from common import durable
 from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.cli.preflight.shared import Subject
 

@@ -18,6 +18,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from common.os_errors import told
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
@@ -33,7 +34,6 @@ from policies.ledger.chain import Entry
 from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import Debit, InForce, Recovery
 from policies.ledger.ledger import read_history
-from policies.os_errors import told
 from policies.plan import disk, memory
 from policies.plan.cost import Cost
 from policies.refusals import Refused

@@ -136,7 +136,7 @@ def _write(
     draft: Draft, out: Path, by: str, units: Mapping[str, str], *, origin: Path | None = None, by_option: bool = False
 ) -> None:
     """Write the study of a draft, and say what it costs and what to do next."""
-    from policies import durable
+    from common import durable
     from policies.accounting import planning
     from policies.accounting.completing import complete
     from policies.documents.document import DocumentError

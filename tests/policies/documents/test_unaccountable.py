@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from policies.canonical import canonical_json
+from common.canonical_json import canonical_json
 from policies.documents.document import DocumentError
 from policies.documents.study import Study, load_study, parse_study
 from policies.documents.unaccountable import WISHES

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.canonical_json import canonical_json
 from policies.accounting import accountant
-from policies.canonical import canonical_json
 from policies.documents.policy import Budget
 from policies.errors import CostError
 from policies.ledger.events import (

@@ -3,10 +3,7 @@
 Guarantees: the content is synced before the file gets its name, and the folder is synced afterwards. So once a write
 has returned, the file is there after any crash, and nobody ever finds a part of it.
 
-The module is in `policies` because both programs may import `policies`, and because the ledger depends on it. `crypto`
-may not import it. Its `pki.key_files` makes each file once and never replaces it, which is another kind of write, and
-syncs the folder itself. The caller decides what the bytes are, and ensures that only one process writes a name at a
-time.
+The caller decides what the bytes are, and ensures that only one process writes a name at a time.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.private import private_file, private_folder
+from common.private_files import private_file, private_folder
 
 
 def mode(path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protos.service_manager import StatusLine, told
+from common.systemd import StatusLine, told
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -74,7 +74,7 @@ def test_nobody_who_listens_is_no_fault(monkeypatch, place):
 
 
 def test_a_service_manager_that_does_not_read_holds_up_nobody(manager, monkeypatch):
-    monkeypatch.setattr("protos.service_manager._WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("common.systemd._WAIT_SECONDS", 0.01)
     line = StatusLine()
     most = int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text()) + 2
     for number in range(most):

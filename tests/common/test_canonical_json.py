@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from policies.canonical import canonical_json, lower_hex
+from common.canonical_json import canonical_json, lower_hex
 
 
 def test_the_same_content_has_one_text():

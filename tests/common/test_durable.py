@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from policies.durable import put_in_place, sync_folder, write_new, write_over, write_pieces, write_whole
+from common.durable import put_in_place, sync_folder, write_new, write_over, write_pieces, write_whole
 
 ROOT = Path(__file__).parents[2]
 SYNCING = {
-    "policies/durable.py",
+    "common/durable.py",
     "crypto/pki/key_files.py",  # makes a file once; may not import the above
     "crypto/pki/authority/register.py",  # appends
     "crypto/pki/known_keys.py",  # appends; may not import the first
@@ -99,7 +99,7 @@ def test_what_fails_on_the_way_leaves_the_old_file_and_no_other(tmp_path, monkey
 def test_no_other_module_syncs_a_file():
     found = {
         str(path.relative_to(ROOT))
-        for package in ("protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench")
+        for package in ("common", "protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench")
         for path in (ROOT / package).rglob("*.py")
         if "fsync" in path.read_text()
     }

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from policies.os_errors import told
+from common.os_errors import told
 
 
 @pytest.mark.parametrize(

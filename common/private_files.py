@@ -1,7 +1,7 @@
 """Folders and files of a program's own that nobody else on the machine may read.
 
 Guarantees: what these functions return from is open to its owner alone. What exists with a wider mode is narrowed, and
-the caller is told, so that it can say so. It stands beside `durable` because both programs may import `policies`.
+the caller is told, so that it can say so.
 """
 
 from __future__ import annotations
