@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -108,6 +108,12 @@ def put_in_place(fresh: Path, path: Path) -> None:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def sync_file(file: IO[bytes] | IO[str]) -> None:
+    """Put what was written into an open file on the disk. For files that are appended to. Raises OSError."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TextIO
 
 import structlog
 
-from common.durable import sync_folder
+from common.durable import sync_file, sync_folder
 from policies.plan.release import Release
 from protos.core_log import CoreLine
 from protos.messages import Place
@@ -77,7 +77,6 @@ class TrainingLog:
         torn = "" if not written or written.endswith("\n") else "\n"
         with self._path.open("a", encoding="utf-8") as file:
             file.write(torn + text)
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
         if not written:
             sync_folder(self._path.parent)

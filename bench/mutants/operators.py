@@ -26,7 +26,7 @@ _SYMMETRIC: Final = ("max", "min", "gcd", "hypot", "isinstance", "allclose", "eq
 _CONVERSIONS: Final = ("tuple", "list", "frozenset", "iter", "cast", "Path", "str", "repr", "super")
 """Calls without which a value looks the same to nearly all who read it."""
 _VIEWS: Final = ("items", "keys", "values")
-_DURABLE: Final = ("fsync", "sync_folder", "flush", "write_whole", "write_pieces", "commit")
+_DURABLE: Final = ("fsync", "sync_file", "sync_folder", "flush", "write_whole", "write_pieces", "commit")
 """Calls that bring something to the disk, by the last part of their name."""
 _FORGETTING: Final = ("clear", "pop", "discard", "remove", "cache_clear", "update", "add", "append")
 """Calls that change what an object holds, by the last part of their name."""

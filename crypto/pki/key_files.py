@@ -12,6 +12,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from common.durable import put_in_place, sync_file, sync_folder
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.stream import derive
@@ -26,24 +27,14 @@ def write_new(path: Path, content: bytes, *, secret: bool) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_folder(path.parent)
+            sync_file(file)
+        sync_folder(path.parent)
     except FileExistsError:
         msg = f"{path.name} exists already and is never overwritten; move it away if you want to start again"
         raise EnrolmentError(msg) from None
     except OSError as error:
         msg = f"{path.name} cannot be written ({error.strerror}); fix the folder's owner or make room on the disk"
         raise EnrolmentError(msg) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make durable that the file lies there. As `common.durable` does."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
@@ -69,12 +60,8 @@ def replace(path: Path, content: bytes) -> None:
     """Put a public file in the place of another, whole or not at all. Raises `EnrolmentError`."""
     beside = path.with_name(f".{path.name}.new")
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        _sync_folder(path.parent)
+        beside.write_bytes(content)
+        put_in_place(beside, path)
     except OSError as error:
         msg = f"{path.name} cannot be written ({error.strerror}); fix the folder's owner or make room on the disk"
         raise EnrolmentError(msg) from None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
+from common.durable import sync_file
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.identity import Identity
 from crypto.pki.key_files import write_new
@@ -208,8 +208,7 @@ class KnownKeys:
             with _locked(path) as file:
                 self._memory = _parse(path, file.read())
                 file.write(json.dumps(asdict(pin), sort_keys=True).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+                sync_file(file)
         except OSError as error:
             msg = f"{path.name} cannot be written ({error.strerror}), so nobody new is accepted; fix owner or disk"
             raise CertificateError(msg) from None
@@ -232,8 +231,7 @@ def add(path: Path, others: Memory) -> None:
             for pin in pins:
                 if pin not in held.pins.get(pin.identity, ()):
                     file.write(json.dumps(asdict(pin), sort_keys=True).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        sync_file(file)
 
 
 def read_peers(path: Path) -> dict[str, frozenset[str]]:

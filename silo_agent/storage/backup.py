@@ -33,6 +33,7 @@ from urllib.parse import quote
 
 from dacite import Config, DaciteError, from_dict
 
+from common.durable import sync_file
 from crypto.entropy import SystemEntropy
 from crypto.errors import CertificateError
 from crypto.pki import known_keys
@@ -373,8 +374,7 @@ def _private(path: Path) -> Iterator[IO[bytes]]:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         try:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
         except OSError as error:
             if error.filename is None:
                 free = shutil.disk_usage(path.parent).free

@@ -4,17 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from common.durable import put_in_place, sync_folder, write_new, write_over, write_pieces, write_whole
+from common.durable import put_in_place, sync_file, sync_folder, write_new, write_over, write_pieces, write_whole
 
 ROOT = Path(__file__).parents[2]
 SYNCING = {
     "common/durable.py",
-    "crypto/pki/key_files.py",  # makes a file once; may not import the above
-    "crypto/pki/authority/register.py",  # appends
-    "crypto/pki/known_keys.py",  # appends; may not import the first
-    "silo_agent/logs.py",  # appends
     "bench/mutants/operators.py",  # takes one away, to see whether a test misses it
-    "silo_agent/storage/backup.py",  # streams a file of any size that nobody else may read
 }
 
 
@@ -62,6 +57,15 @@ def test_a_new_file_never_takes_a_name_that_is_taken(tmp_path):
     with pytest.raises(FileExistsError):
         write_new(tmp_path / "file", b"content")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_what_was_appended_has_left_the_program_when_it_is_synced(tmp_path, synced):
+    (tmp_path / "log").write_bytes(b"old ")
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b"new")
+        sync_file(file)
+        assert (tmp_path / "log").read_bytes() == b"old new"
+    assert synced == ["log"]
 
 
 def test_a_folder_is_synced_alone(tmp_path, synced):

@@ -20,7 +20,6 @@ from __future__ import annotations
 import fcntl
 import io
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from common.durable import sync_file
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Admission
@@ -230,7 +230,7 @@ class Register:
         self._require_signed(index, signed, at_head)
         if index.size != len(content):
             self._file.truncate(index.size)
-            os.fsync(self._file.fileno())
+            sync_file(self._file)
         self._known.index, self._known.seen = index, stamp(self._path)
 
     def _require_signed(self, index: Index, signed: Head | None, at_head: str | None) -> None:
@@ -266,8 +266,7 @@ class Register:
         try:
             self._file.seek(end)
             self._file.write(line)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            sync_file(self._file)
             index.add(line)
             _sign_head(self._path.parent, index, self._key)
         except (OSError, EnrolmentError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -137,13 +138,13 @@ def test_two_programs_share_the_memory_and_only_who_keeps_it_writes(tmp_path):
 
 def test_it_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     keys, synced = remembering(tmp_path), []
-    real = known_keys.os.fsync
+    real = os.fsync
 
     def noted(handle):
         synced.append((tmp_path / "known.jsonl").read_bytes())
         real(handle)
 
-    monkeypatch.setattr(known_keys.os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", noted)
     meet(keys, shown())
     assert synced == [(tmp_path / "known.jsonl").read_bytes()], "all of it had left the program by then"
     assert FIRST.encode() in synced[0]
@@ -151,7 +152,7 @@ def test_it_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     def full(_handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(known_keys.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CertificateError, match=r"cannot be written .*, so nobody new is accepted"):
         meet(keys, shown(admission="b" * 64))
 
