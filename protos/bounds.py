@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, get_type_hints
 
+from common.digests import is_sha256
+
 MAX_NAME = 64
 """Most characters of a name: of a silo, a reason, a phase, a session."""
 MAX_SENTENCE = 1000
@@ -26,7 +28,6 @@ _CONTROL = re.compile(
     "\ud800-\udfff"  # halves of characters, which cannot be encoded
     "\U000e0000-\U000e007f]"  # invisible tags
 )
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,7 @@ class Hex:
 
     def fault(self, value: object) -> str:
         """Return what is wrong with the value; empty if nothing is."""
-        right = isinstance(value, str) and _DIGEST.fullmatch(value) is not None
-        return "" if right else "is not a SHA-256 in lowercase hex"
+        return "" if is_sha256(value) else "is not a SHA-256 in lowercase hex"
 
 
 @dataclass(frozen=True)

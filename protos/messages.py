@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import struct
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from common.names import is_name
 from protos import bounds
 from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, SignatureBytes, Text
 
@@ -39,7 +39,6 @@ _X25519_BYTES = 32
 _ML_KEM_768_BYTES = 1184
 _MAX_PARTS = 8 * MAX_SILOS
 _OUTCOMES = ("", "finished", "ended", "aborted", "left")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class MessageError(ValueError):
@@ -59,7 +58,7 @@ def require_digest(value: str, field: str) -> None:
 
 def require_name(value: str, field: str) -> None:
     """Raise `MessageError` unless the value can be the name of a silo."""
-    _require(_NAME.fullmatch(value) is not None, field, "is not a name (a-z, 0-9, '-'; at most 63)")
+    _require(is_name(value), field, "is not a name (a-z, 0-9, '-'; at most 63)")
 
 
 def require_text(value: str, field: str) -> None:

@@ -28,6 +28,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from common.digests import is_sha256
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.hosts import general_names
@@ -41,7 +42,6 @@ SECRET_BYTES = 32
 _MAX_BYTES = 1 << 13
 _PURPOSE = "fedward admission"
 _PREFIX = "fedward1."
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _URL = re.compile(r"https://[a-z0-9.:\[\]-]{1,300}")
 _OCTET_STRING = 0x04
 _LONG_FORM = 0x80
@@ -128,7 +128,7 @@ class Admission:
         if any(one.tzinfo is None or one.astimezone(UTC).isoformat() != one.isoformat() for one in times):
             raise ValueError
         digests = [found["root"], found["secret_sha256"], *([found["key"]] if "key" in found else [])]
-        if not all(map(_DIGEST.fullmatch, digests)) or found.get("number", 1) < 1:
+        if not all(map(is_sha256, digests)) or found.get("number", 1) < 1:
             raise ValueError
         general_names(found["hosts"])
         if found["hosts"] != sorted(set(found["hosts"])):

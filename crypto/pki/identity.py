@@ -9,15 +9,14 @@ accepts no other spelling of a URI. `certificates` checks whether a party really
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from common.names import is_name
 from crypto.errors import CertificateError
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SCHEME = "fedward://"
 _DATA_SET = f"{_SCHEME}data-set/"
 _INSTITUTION = f"{_SCHEME}institution/"
@@ -42,7 +41,7 @@ class Identity:
         if not isinstance(self.role, Role):
             msg = f"a role is one of {', '.join(Role)}; choose one of them"
             raise CertificateError(msg)
-        if not _NAME.fullmatch(self.name):
+        if not is_name(self.name):
             msg = "a name must have 1 to 63 lower-case letters, digits and inner hyphens; choose another name"
             raise CertificateError(msg)
 
@@ -81,10 +80,10 @@ class Subject:
                 " fix --data-set"
             )
             raise CertificateError(msg)
-        if self.data_set is not None and not _NAME.fullmatch(self.data_set):
+        if self.data_set is not None and not is_name(self.data_set):
             msg = "a data set's id has 1 to 63 lower-case letters, digits and inner hyphens; fix it in the policy"
             raise CertificateError(msg)
-        if self.institution is not None and (self.data_set is None or not _NAME.fullmatch(self.institution)):
+        if self.institution is not None and (self.data_set is None or not is_name(self.institution)):
             msg = (
                 "an institution has 1 to 63 lower-case letters, digits and inner hyphens, and only silos have one; fix"
                 " --institution"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
+from common.digests import is_sha256
 from common.durable import sync_file
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.identity import Identity
@@ -36,7 +36,6 @@ PEERS_FILE: Final = "peers.txt"
 """What a person has compared lies beside `authority.pem` under this name: on each line a party's URI and the SHA-256
 of its key. After # a line may say more."""
 _FORMAT: Final = 1
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -246,7 +245,7 @@ def read_peers(path: Path) -> dict[str, frozenset[str]]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) != 2 or not _DIGEST.fullmatch(words[1]):  # noqa: PLR2004
+        if len(words) != 2 or not is_sha256(words[1]):  # noqa: PLR2004
             msg = (
                 f"{path.name}: line {number} is no party's URI with the SHA-256 of its key, such as"
                 " `fedward://silo/north` and 64 digits; fix the line"
@@ -295,7 +294,7 @@ def _pin_of(line: bytes) -> Pin | None:
     try:
         pin = Pin(**json.loads(line))
         whose = Identity.parse(pin.identity).uri
-        fits = all(map(_DIGEST.fullmatch, (pin.key, pin.admission))) and isinstance(pin.number, int)
+        fits = all(map(is_sha256, (pin.key, pin.admission))) and isinstance(pin.number, int)
     except (ValueError, TypeError, AttributeError, RecursionError, CertificateError):
         return None
     return pin if fits and whose == pin.identity else None

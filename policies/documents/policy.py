@@ -21,13 +21,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from common import names
 from policies.documents import bounds
 from policies.documents.document import Closed, read_document
 from policies.documents.study import Code, ColumnName, Metric, Name
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
-Approver = Annotated[str, Field(pattern=r"^fedward://operator/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Approver = Annotated[str, Field(pattern=f"^fedward://operator/{names.PATTERN}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Names = Annotated[str, Field(pattern=r"^[a-z0-9*]([a-z0-9*-]{0,61}[a-z0-9*])?$")]
 """Names of studies: one, or with `*` for any text."""

@@ -7,11 +7,12 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from common import names
 from policies.documents import bounds
 from policies.documents.document import Closed
 from policies.documents.recipes import registry
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
+Name = Annotated[str, Field(pattern=f"^{names.PATTERN}$", max_length=63)]
 Purpose = Annotated[str, Field(min_length=1, max_length=2000), bounds.text(2000, lines=True)]
 Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within(1e-3, 1e6, zero=True)]
 """A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""

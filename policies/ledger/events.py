@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from common.canonical_json import canonical_json, lower_hex
+from common.canonical_json import canonical_json
+from common.digests import is_sha256
 from policies.errors import CostError
 from policies.plan.cost import Cost, finite
 
@@ -42,7 +43,7 @@ class EntryRef:
     hash: str
 
     def __post_init__(self) -> None:
-        if isinstance(self.sequence, bool) or not isinstance(self.sequence, int) or not lower_hex(self.hash, 64):
+        if isinstance(self.sequence, bool) or not isinstance(self.sequence, int) or not is_sha256(self.hash):
             msg = "a ledger's head must have a whole number and a SHA-256 in lowercase hex; ask for it again"
             raise CostError(msg)
 
@@ -348,7 +349,7 @@ def _require_text(what: str, text: object, longest: int = MAX_NAME) -> None:
 
 def _require_hex(*fields: tuple[str, object]) -> None:
     for what, text in fields:
-        if not lower_hex(text, 64):
+        if not is_sha256(text):
             msg = f"{what} must be 64 lowercase hex digits"
             raise CostError(msg)
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from common.digests import is_sha256
 from crypto.secagg.packages import content_digest
 from crypto.stream import KEY_BYTES
 from policies.documents.study import Study
 from silo_agent.errors import SiloError
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class CatchUpError(SiloError):
@@ -68,7 +66,7 @@ def unpack(study: Study, round_number: int, blob: bytes, begun: SharedModel | No
     if len(key) != KEY_BYTES:
         msg = f"the note has a content's key of {len(key)} bytes instead of {KEY_BYTES}"
         raise CatchUpError(msg)
-    if model.study.digest != study.digest or model.round != round_number or _DIGEST.fullmatch(digest) is None:
+    if model.study.digest != study.digest or model.round != round_number or not is_sha256(digest):
         msg = f"the note does not hold the study's model after round {round_number}"
         raise CatchUpError(msg)
     if len(counts) != len(study.data.domains):

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from common.canonical_json import lower_hex
+from common.digests import is_sha256
 from common.durable import give_to_owner, write_whole
 from policies.documents.policy import Policy
 from policies.documents.study import Study
@@ -257,13 +257,13 @@ def _parsed(found: Any) -> Approvals:
     """Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` if this is no list."""
     if not isinstance(found.get("version"), int):
         old = {str(word): _text(data) for word, data in found.items()}
-        bound = {word: Approval("", data, "") for word, data in old.items() if lower_hex(word, 64)}
+        bound = {word: Approval("", data, "") for word, data in old.items() if is_sha256(word)}
         return Approvals(bound, {word: data for word, data in old.items() if word not in bound}, old=True)
     if found["version"] != _VERSION:
         raise ValueError
     bound = {}
     for digest, one in found["approvals"].items():
-        if not lower_hex(digest, 64):
+        if not is_sha256(digest):
             raise ValueError
         data = None if one["data"] is None else _text(one["data"])
         bound[digest] = Approval(_text(one["study"]), data, _text(one["at"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from common.digests import is_sha256
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
@@ -302,7 +302,7 @@ def _keys(path: Path) -> dict[str, str]:
 
 
 def _digest(key: str | None) -> str | None:
-    if key is not None and not re.fullmatch(r"[0-9a-f]{64}", key):
+    if key is not None and not is_sha256(key):
         msg = "--key is the SHA-256 of the party's key in 64 digits, as its enrolment prints it"
         raise EnrolmentError(msg)
     return key
