@@ -1,15 +1,15 @@
 """At most one coordinator uses a folder of data: two would write into one spool and one database.
 
-Guarantees: a second one is refused at once, by name. The kernel frees the lock when its holder dies.
+Guarantees: a second one is refused at once, by name.
 """
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from common.file_lock import lock_at_once
 from coordinator.errors import CoordinatorError
 
 LOCK_FILE = "lock"
@@ -21,13 +21,10 @@ class FolderBusyError(CoordinatorError):
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold an exclusive flock on a file in the folder. Raises `FolderBusyError`, OSError.
-
-    The file stays, so that two never lock two different files.
-    """
+    """Hold the lock of a file in the folder. Raises `FolderBusyError`, OSError."""
     with (folder / LOCK_FILE).open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_at_once(file)
         except BlockingIOError:
             msg = f"{folder} is used by another coordinator; stop that one, or give another `data` in coordinator.yaml"
             raise FolderBusyError(msg) from None

@@ -14,7 +14,6 @@ disk before the certificate counts, and nothing of it is ever removed or changed
 
 from __future__ import annotations
 
-import fcntl
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +25,7 @@ from typing import IO, Final
 
 from common.digests import is_sha256
 from common.durable import sync_file
+from common.file_lock import lock
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.identity import Identity
 from crypto.pki.key_files import write_new
@@ -304,7 +304,7 @@ def _pin_of(line: bytes) -> Pin | None:
 def _locked(path: Path) -> Iterator[IO[bytes]]:
     """Open a memory for one process alone, without what a crash cut off."""
     with path.open("r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         content = file.read()
         end = content.rfind(b"\n") + 1
         if end != len(content):

@@ -12,19 +12,17 @@ studies that have begun under them. The others are kept as `unbound`, for people
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from common.digests import is_sha256
-from common.durable import give_to_owner, write_whole
+from common.durable import write_whole
+from common.file_lock import one_at_a_time
 from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.refusals import Reason, Refused
@@ -103,7 +101,7 @@ def approve(folder: StateFolder, study: Study, data: str, now: datetime) -> None
 
     The caller has taken the study from a text that this silo keeps.
     """
-    with _alone(folder):
+    with one_at_a_time(folder.approving):
         found = approvals(folder)
         unbound = {word: data for word, data in found.unbound.items() if not _meant(word, study.name, study.digest)}
         _write(
@@ -116,7 +114,7 @@ def withdraw(folder: StateFolder, studies: Mapping[str, str], now: datetime, unb
 
     The studies are charged nothing more, whatever the policy's rule says. Raises `StateError`, OSError.
     """
-    with _alone(folder):
+    with one_at_a_time(folder.approving):
         found = approvals(folder)
         back = {digest: _now(name, None, now) for digest, name in studies.items()}
         left = {word: data for word, data in found.unbound.items() if word not in set(unbound)}
@@ -128,7 +126,7 @@ def begin_anew(folder: StateFolder, studies: Mapping[str, str], now: datetime) -
 
     `studies`: those that may be running, by digest with their names.
     """
-    with _alone(folder):
+    with one_at_a_time(folder.approving):
         _write(folder, Approvals({digest: _now(name, None, now) for digest, name in studies.items()}))
 
 
@@ -143,7 +141,7 @@ def upgrade(folder: StateFolder, studies: Mapping[str, str], named: Iterable[str
 
     Raises `StateError` if the list cannot be read, OSError.
     """
-    with _alone(folder):
+    with one_at_a_time(folder.approving):
         found = approvals(folder)
         if not found.old:
             return found
@@ -283,14 +281,3 @@ def _write(folder: StateFolder, made: Approvals) -> None:
         "unbound": dict(made.unbound),
     }
     write_whole(folder.approvals, json.dumps(content, sort_keys=True, indent=1).encode())
-
-
-@contextmanager
-def _alone(folder: StateFolder) -> Iterator[None]:
-    """Wait until no other process changes the list, and keep others from it."""
-    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    held = os.open(folder.approving, os.O_WRONLY | os.O_CREAT, 0o600)
-    with os.fdopen(held, "wb"):
-        give_to_owner(held, folder.path)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield

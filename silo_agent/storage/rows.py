@@ -8,15 +8,14 @@ everybody on the list: a crash on the way brings nobody back. Names are never re
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from common.durable import give_to_owner, write_pieces
+from common.durable import write_pieces
+from common.file_lock import one_at_a_time
 from crypto import sealed_file
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.errors import SealError
@@ -100,15 +99,9 @@ def _seal_anew(path: Path, former: Vault, vault: Vault) -> None:
         write_whole(path, vault.seal(plain))
 
 
-@contextmanager
-def alone(files: StateFolder) -> Iterator[None]:
+def alone(files: StateFolder) -> AbstractContextManager[None]:
     """Wait until nobody else, of whatever process, withdraws a person or keeps rows, and keep others from it."""
-    files.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    held = os.open(files.withdrawing, os.O_WRONLY | os.O_CREAT, 0o600)
-    with os.fdopen(held, "wb"):
-        give_to_owner(held, files.path)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+    return one_at_a_time(files.withdrawing)
 
 
 def row_key(folder: StudyFolder, credential: Holder, entropy: Entropy) -> bytes:

@@ -17,7 +17,6 @@ the register of the root before it.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -33,6 +32,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from common.durable import sync_file
+from common.file_lock import lock
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Admission
@@ -91,7 +91,7 @@ class Register:
             )
             raise EnrolmentError(msg) from None
         with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             register = cls(folder, file, key, known or Known())
             register._read()
             yield register

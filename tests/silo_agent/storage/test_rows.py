@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from common import file_lock
 from crypto.entropy import SystemEntropy
 from crypto.pki.at_rest import Vault
-from silo_agent.storage import rows as storage
 from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.keyed.secret import PURPOSE as STATE_SECRET
@@ -187,7 +187,7 @@ def test_whoever_only_reads_makes_nothing_and_needs_no_key_for_nothing(files, cr
 
 def test_who_holds_the_folder_alone_owns_what_it_makes(files, monkeypatch):
     given = []
-    monkeypatch.setattr(storage, "give_to_owner", lambda _, place: given.append(place))
+    monkeypatch.setattr(file_lock, "give_to_owner", lambda _, place: given.append(place))
     with alone(files):
         assert given == [files.path]
     assert files.path.stat().st_mode & 0o777 == 0o700
