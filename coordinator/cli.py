@@ -7,7 +7,6 @@ import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from common.os_errors import told
+from common.command_line import run, version_teller
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.errors import CoordinatorError
 from crypto.errors import CryptoError
@@ -38,17 +37,17 @@ _SILENT: Final = timedelta(minutes=1)
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 
 
-def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
-    if asked:
-        typer.echo(f"fedward-coordinator {version('fedward')}")
-        raise typer.Exit
-
-
 @app.callback()
 def _program(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=version_teller("fedward-coordinator"),
+            is_eager=True,
+            help="Print the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """The blind coordinator of a federation."""
@@ -263,11 +262,7 @@ def _plain(value: object) -> str:
 
 def main() -> None:
     """Run the command line. An error is one sentence on stderr and exit code 1."""
-    try:
-        app()
-    except (CoordinatorError, CryptoError, PolicyError, OSError) as error:
-        typer.echo(f"fedward-coordinator: {told(error)}", err=True)
-        sys.exit(1)
+    run("fedward-coordinator", app, (CoordinatorError, CryptoError, PolicyError, OSError))
 
 
 if __name__ == "__main__":

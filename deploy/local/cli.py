@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -15,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from common.os_errors import told
+from common.command_line import run, version_teller
 from coordinator.errors import OperatorError
 from deploy.local.dry_round import dry_round
 from deploy.local.federation import Federation
@@ -34,17 +32,14 @@ app = typer.Typer(help="A study on one machine.", no_args_is_help=True, pretty_e
 app.command()(simulate)
 
 
-def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
-    if asked:
-        typer.echo(f"fedward {version('fedward')}")
-        raise typer.Exit
-
-
 @app.callback()
 def _program(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=version_teller("fedward"), is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """A study on one machine."""
@@ -113,11 +108,7 @@ def main() -> None:
     """Run the command. An error is printed as one sentence on stderr, with exit code 1."""
     # If this command is ended, the processes that it has started must end too.
     signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        app()
-    except (FederationError, OperatorError, PolicyError, SimulationError, SiloError, OSError) as error:
-        typer.echo(f"fedward: {told(error)}", err=True)
-        sys.exit(1)
+    run("fedward", app, (FederationError, OperatorError, PolicyError, SimulationError, SiloError, OSError))
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -10,14 +10,13 @@ cryptography a tenth of one each, and whoever asks for help or a ledger should n
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from common.os_errors import told
+from common import command_line
 from crypto.errors import CryptoError
 from policies.errors import PolicyError
 from protos.messages import MessageError
@@ -41,17 +40,17 @@ app.add_typer(study_app, name="study")
 ledger_app.command("together")(ledger_together)
 
 
-def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
-    if asked:
-        typer.echo(f"fedward-silo {version('fedward')}")
-        raise typer.Exit
-
-
 @app.callback()
 def _program(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=command_line.version_teller("fedward-silo"),
+            is_eager=True,
+            help="Print the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """A hospital's agent."""
@@ -163,15 +162,8 @@ app.command("import")(new_silo.take)
 
 def main() -> None:
     """Run the command line. An error is one sentence on stderr and exit code 1."""
-    try:
-        app()
-    except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:
-        typer.echo(f"fedward-silo: {told(error)}", err=True)
-        sys.exit(1)
-    except ModuleNotFoundError as missing:
-        fix = "install FedWard with requirements-silo.txt of the release, and not with a coordinator's"
-        typer.echo(f"fedward-silo: {missing.name} is not installed here; {fix}", err=True)
-        sys.exit(1)
+    fix = "install FedWard with requirements-silo.txt of the release, and not with a coordinator's"
+    command_line.run("fedward-silo", app, (SiloError, CryptoError, PolicyError, MessageError, OSError), fix)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ The passphrase of the authority's key is read from FEDWARD_AUTHORITY_PASSPHRASE,
 
 from __future__ import annotations
 
-import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from common.command_line import run, version_teller
 from crypto.pki.authority import cli_online, root
 from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
 from crypto.pki.authority.building import read_request
@@ -31,17 +30,14 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
-    if asked:
-        typer.echo(f"fedward-authority {version('fedward')}")
-        raise typer.Exit
-
-
 @app.callback()
 def _program(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=version_teller("fedward-authority"), is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """The consortium's authorities, for the people who keep them."""
@@ -103,12 +99,8 @@ for _command in (*cli_online.COMMANDS, serve):
 
 def main() -> None:
     """Run the command line."""
-    try:
-        app()
-    except ModuleNotFoundError as missing:
-        fix = "install FedWard with requirements-coordinator.txt of the release, and not with a silo's"
-        typer.echo(f"fedward-authority: {missing.name} is not installed here; {fix}", err=True)
-        sys.exit(1)
+    fix = "install FedWard with requirements-coordinator.txt of the release, and not with a silo's"
+    run("fedward-authority", app, fix=fix)
 
 
 if __name__ == "__main__":

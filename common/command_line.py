@@ -1,0 +1,41 @@
+"""What every command line of FedWard does alike: it tells its version, and an error in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+
+from common.os_errors import told
+
+
+def version_teller(program: str) -> Callable[[bool], None]:
+    """Return what `--version` calls: if it was asked for, the program says its version and ends."""
+
+    def tell(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
+        if asked:
+            sys.stdout.write(f"{program} {version('fedward')}\n")
+            sys.exit(0)
+
+    return tell
+
+
+def run(
+    program: str, commands: Callable[[], object], errors: tuple[type[Exception], ...] = (), fix: str | None = None
+) -> None:
+    """Run a command line. One of `errors` is a sentence on stderr and exit code 1.
+
+    So is a package that is not installed, if `fix` says what to do about it.
+    """
+    try:
+        commands()
+    except errors as error:
+        said = told(error)
+    except ModuleNotFoundError as missing:
+        if fix is None:
+            raise
+        said = f"{missing.name} is not installed here; {fix}"
+    else:
+        return
+    sys.stderr.write(f"{program}: {said}\n")
+    sys.exit(1)
