@@ -24,7 +24,7 @@ from coordinator.core.study import StudyStateError
 from coordinator.cosigning import Cosigning
 from coordinator.door.callers import RememberingTrust, certificate_of
 from coordinator.door.connections import Connections
-from coordinator.door.sparing import Sparing
+from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
 from coordinator.metrics import Metrics
@@ -97,7 +97,7 @@ class Refusals:
     metrics: Metrics
     connections: Connections
     shortages: Shortages
-    sparing: Sparing = field(default_factory=Sparing)
+    log_limit: LogLimit = field(default_factory=LogLimit)
 
     def end(self, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
         """End a call with the status code and the sentence of an error. An unforeseen one shows no details."""
@@ -117,14 +117,14 @@ class Refusals:
             if shortage is not None and not isinstance(error, SpoolFullError):
                 # `shortages` has said it, and only operators may know which file it is.
                 why = sentence(shortage.told) if caller.startswith(_OPERATOR) else shortage.outside
-            elif self.sparing.allows(caller):
+            elif self.log_limit.allows(caller):
                 log.info("refused", call=call, caller=caller, code=code.name, why=why)
         context.abort(code, why)
         raise AssertionError  # abort never returns, but its types do not say so
 
     def _tell_fault(self, call: str, caller: str, error: Exception) -> None:
         """Say what failed. What is raised on purpose says it in a sentence; anything else needs its lines of code."""
-        if not self.sparing.allows(caller):
+        if not self.log_limit.allows(caller):
             return
         if isinstance(error, CoordinatorError):
             log.error("failed", call=call, caller=caller, why=str(error))
@@ -225,7 +225,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             )
             raise MessageError(msg)
         require_text(request.agent_version, "join.agent_version")
-        if self.refusals.sparing.allows(silo):
+        if self.refusals.log_limit.allows(silo):
             log.info("joined", silo=silo, version=request.agent_version)
         return silo_pb2.JoinReply(
             protocol=PROTOCOL,

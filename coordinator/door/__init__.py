@@ -4,4 +4,4 @@ Guarantees: no certificate and no address can take from the others what they nee
 may hold"). What a call means is not known here.
 """
 
-__all__ = ["callers", "connections", "files", "guard", "sparing"]
+__all__ = ["callers", "connections", "files", "guard", "log_limit"]

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 import structlog
 
-from coordinator.door.sparing import Sparing
+from coordinator.door.log_limit import LogLimit
 from coordinator.metrics import Metrics
 
 log = structlog.get_logger()
@@ -63,7 +63,7 @@ class Connections:
         self._port, self._metrics, self._clock = port, metrics, clock
         self._open: dict[int, _Connection] = {}
         self._files: dict[int, int] = {}
-        self._guard, self._sparing = threading.Lock(), Sparing(clock)
+        self._guard, self._log_limit = threading.Lock(), LogLimit(clock)
         self._proven: dict[Peer, tuple[str, float]] = {}
         self._refused: Counter[Peer] = Counter()
 
@@ -126,7 +126,7 @@ class Connections:
         if closed:
             self._metrics.closed.labels(reason).inc(len(closed))
             first = closed[0]
-            if self._sparing.allows(first.caller or first.source):
+            if self._log_limit.allows(first.caller or first.source):
                 named = {"address": first.peer[0], "caller": first.caller or None}
                 log.info("connections closed", reason=reason, number=len(closed), **named)
 

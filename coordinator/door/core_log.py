@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from coordinator.door.sparing import Sparing
+from coordinator.door.log_limit import LogLimit
 from coordinator.metrics import Metrics
 from protos.core_log import CoreLine
 
@@ -15,7 +15,7 @@ class CoreLog:
     """Logs the lines, few in a minute, and counts all failed handshakes."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics, self._sparing = metrics, Sparing()
+        self._metrics, self._log_limit = metrics, LogLimit()
 
     def tell(self, line: CoreLine) -> None:
         """Take a line. gRPC does not say in it whose connection it was."""
@@ -23,5 +23,5 @@ class CoreLog:
         if line.failed_handshake:
             event = "a TLS handshake failed"
             self._metrics.failed_handshakes.inc()
-        if self._sparing.allows(event):
+        if self._log_limit.allows(event):
             getattr(log, line.level)(event, where=line.where, why=line.text)

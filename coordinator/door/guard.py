@@ -27,8 +27,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from coordinator.door.callers import UNKNOWN, RememberingTrust, certificate_of, label
 from coordinator.door.connections import Connections
+from coordinator.door.log_limit import LogLimit
 from coordinator.door.seats import Seats
-from coordinator.door.sparing import Sparing
 from coordinator.metrics import Metrics
 from crypto.errors import CertificateError
 
@@ -91,7 +91,7 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trust, self._connections, self._metrics, self._clock = trust, connections, metrics, clock
-        self._seats, self._sparing = Seats(), Sparing(clock)
+        self._seats, self._log_limit = Seats(), LogLimit(clock)
         self._calls: set[_Call] = set()
         self._late: list[_Late] = []
         self._waiting: Counter[str] = Counter()
@@ -237,7 +237,7 @@ class Guard:
     def _count(self, code: grpc.StatusCode, caller: str, method: str, why: str, peer: str) -> None:
         self._connections.refuse(peer)
         self._metrics.refused.labels(code.name, caller).inc()
-        if self._sparing.allows(caller):
+        if self._log_limit.allows(caller):
             log.info("refused", call=method, caller=caller, code=code.name, why=why)
 
     # --- watch ------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Guard:
                 self.look()
             except Exception:
                 # A fault of one look must not leave the door unwatched, nor fill the log.
-                if self._sparing.allows(""):
+                if self._log_limit.allows(""):
                     log.exception("the door cannot be watched")
 
     def look(self) -> None:

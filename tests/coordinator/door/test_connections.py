@@ -242,7 +242,7 @@ def test_a_connection_over_ipv6_is_found_by_the_name_that_grpc_gives_it():
 
 def test_lines_are_spared_by_whose_connections_they_are(house, monkeypatch):
     asked = []
-    monkeypatch.setattr(house.door._sparing, "allows", asked.append)
+    monkeypatch.setattr(house.door._log_limit, "allows", asked.append)
     mine = house.connect("127.0.0.3", caller="silo/north")
     house.connect("127.0.0.2")
     house.door.look()

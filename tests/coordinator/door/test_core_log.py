@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from coordinator.door.core_log import CoreLog
-from coordinator.door.sparing import LINES
+from coordinator.door.log_limit import LINES
 from coordinator.metrics import Metrics
 from protos.core_log import CoreLine
 

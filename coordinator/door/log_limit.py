@@ -12,7 +12,7 @@ SPAN_SECONDS = 60.0
 _MOST = 1024
 
 
-class Sparing:
+class LogLimit:
     """Says whether a line about a caller is logged. Safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
