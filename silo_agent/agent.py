@@ -43,7 +43,6 @@ from silo_agent.learning.kept import carry_over
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
-from silo_agent.pace import padded
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
@@ -52,6 +51,7 @@ from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
+from silo_agent.reply_timing import padded
 from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, StateOlderError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today

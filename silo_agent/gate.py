@@ -63,7 +63,7 @@ from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
 from silo_agent.oversight.signing import binding, held_by, verifier
-from silo_agent.pace import padded
+from silo_agent.reply_timing import padded
 from silo_agent.storage.errors import ShortageError
 from silo_agent.storage.state import State
 

@@ -94,7 +94,7 @@ def simulate(
     from deploy.local.simulate import alone as silos_alone
     from deploy.local.simulate import ensemble as of_silos
     from deploy.local.simulate.engine import simulate as simulated
-    from deploy.local.simulate.made_up import MadeUp
+    from deploy.local.simulate.made_up_records import MadeUp
     from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
     from deploy.local.simulate.variants import without_noise

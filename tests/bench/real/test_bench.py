@@ -10,7 +10,7 @@ from bench.real import __main__ as bench
 from bench.real.data_sets import TUNING, Split
 from bench.real.judging import Runs
 from bench.real.methods import ALONE, CENTRAL, FEDAVG, HIERARCHICAL, OPEN, POOLED, PRIVATE, pooled_only
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import identified
 from support.studies import tiny_study
 

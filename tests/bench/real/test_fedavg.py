@@ -9,7 +9,7 @@ import torch
 from bench.real.fedavg import Recipe, Trainer
 from deploy.demo import baselines
 from deploy.demo.baselines import FedAvgPlan
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import rows_of
 from silo_agent.learning.encoder.encoder import raw_scale
 from support.studies import tiny_study

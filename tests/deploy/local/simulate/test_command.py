@@ -12,7 +12,7 @@ from deploy.local import cli
 from deploy.local.simulate import command, many
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from support import images
 from support.small_cohort import write_yaml
 from support.studies import tiny_document
@@ -87,7 +87,9 @@ def test_every_option_may_be_left_out(monkeypatch, study, tmp_path):
         return real(*given, workers=workers, **named)
 
     monkeypatch.setattr(many, "each_seed", each_seed)
-    monkeypatch.setattr("deploy.local.simulate.made_up.MadeUp", lambda *given: asked.append(given) or made_up(60, 0.2))
+    monkeypatch.setattr(
+        "deploy.local.simulate.made_up_records.MadeUp", lambda *given: asked.append(given) or made_up(60, 0.2)
+    )
     monkeypatch.setattr("deploy.local.simulate.command.parse_seeds", lambda text: (int(text) - 4,))
     run(study, "--json", tmp_path / "out.json")
     assert side_by_side == [1]

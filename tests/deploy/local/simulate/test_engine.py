@@ -10,7 +10,7 @@ from deploy.local.simulate import engine
 from deploy.local.simulate.engine import VirtualSilo, simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
 from policies.plan.release import plan

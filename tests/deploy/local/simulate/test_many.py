@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deploy.local.simulate import many
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.many import each_seed, simulate_seeds
 from deploy.local.simulate.outcome import Measured, measure
 from support.studies import tiny_study

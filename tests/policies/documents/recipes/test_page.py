@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from policies.documents import recipes
 from policies.documents.recipes import registry
 from policies.documents.study import load_study

@@ -5,7 +5,7 @@ import pytest
 
 from deploy.local.logistic import design, logistic
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up import MadeUp
+from deploy.local.simulate.made_up_records import MadeUp
 from silo_agent.data.outcome import targets
 from silo_agent.learning.evaluation.evaluation import auc
 from support.studies import tiny_study

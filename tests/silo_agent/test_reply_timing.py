@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies.documents.study import parse_study
-from silo_agent.pace import padded
+from silo_agent.reply_timing import padded
 from support.studies import tiny_study
 
 
