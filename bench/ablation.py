@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
+from bench.intervals import Interval
+from bench.places import DEMO
 from bench.table import Figure, judge
 from deploy.demo.cohort import GROUP, GROUPS, generate
 from deploy.demo.run import join_files
@@ -34,7 +35,7 @@ from silo_agent.learning.model import SharedModel
 
 Floats = NDArray[np.float64]
 SEEDS = (401, 402, 403, 404, 405)
-STUDY = Path(__file__).parent.parent / "deploy" / "demo" / "exam" / "study.yaml"
+STUDY = DEMO / "exam" / "study.yaml"
 HOLDOUT = 0.25
 ROUNDS, WARM_UP = 20, 2
 HIDDEN, PROJECTED = 64, 16
@@ -192,10 +193,8 @@ def _measure(study: Study, seeds: tuple[int, ...], workers: int) -> Floats:
 
 def _interval(values: Floats) -> str:
     """Mean and 95 % interval over the seeds."""
-    if len(values) == 1:
-        return f"{values[0]:.3f}"
-    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():.3f} +- {half:.3f}"
+    found = Interval.of(values)
+    return f"{found.mean:.3f}" if found.count == 1 else f"{found.mean:.3f} +- {found.half:.3f}"
 
 
 def _table(found: Mapping[str, Floats]) -> list[Figure]:
@@ -221,13 +220,13 @@ def _order(found: Mapping[str, Floats]) -> list[Figure]:
     return [
         Figure("row with the least mean AUC", WORST.name, least, least == WORST.name),
         Figure("row with the largest mean AUC", BEST.name, most, most == BEST.name),
-        Figure("best less worst row of the paper, paired", "> 0 in the interval", _interval(gain), _positive(gain)),
+        Figure(
+            "best less worst row of the paper, paired",
+            "> 0 in the interval",
+            _interval(gain),
+            Interval.of(gain).least > 0.0,
+        ),
     ]
-
-
-def _positive(values: Floats) -> bool:
-    half = student.ppf(0.975, max(len(values) - 1, 1)) * values.std(ddof=min(len(values) - 1, 1)) / np.sqrt(len(values))
-    return bool(values.mean() > half)
 
 
 def _stable(widths: Mapping[int, Floats]) -> list[Figure]:

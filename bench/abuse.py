@@ -21,7 +21,8 @@ from pathlib import Path
 from bench.hostile import roster
 from bench.hostile.scene import Watched, attacker, data, enrol, federation_of, neutral, run, study
 from bench.hostile.target import ATTACKS
-from bench.table import OUT, Figure, judge
+from bench.places import OUT
+from bench.table import Figure, judge
 from deploy.local.folders import empty
 from deploy.local.parties import Place
 

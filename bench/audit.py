@@ -31,6 +31,7 @@ import yaml
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from bench.places import ROOT
 from bench.table import Figure, judge
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.pki.authority import root as authority
@@ -83,7 +84,7 @@ STEEP = 1e2
 """Weight of the heads while the encoder trains: every canary's gradient is far above the clip."""
 SATURATED = 20.0
 HOLDOUT = 0.2
-_SAMPLE = Path(__file__).parent.parent / "policies" / "samples" / "research.yaml"
+_SAMPLE = ROOT / "policies" / "samples" / "research.yaml"
 _LARGEST_EPSILON = accountant.MAX_TARGET
 _MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of a name of its own is made there
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from scipy.stats import t
 
+from bench.intervals import Interval
+from bench.places import DATA, OUT
 from bench.real import data_sets
-from bench.real.data_sets import DATA, DataSet
-from bench.table import OUT, Figure, judge
+from bench.real.data_sets import DataSet
+from bench.table import Figure, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo
@@ -31,7 +32,7 @@ from policies.accounting import accountant
 from policies.documents.study import Personal, Study
 from silo_agent.learning.choice.choice import REFITTED, SHARED
 from silo_agent.learning.choice.choosing import choose, personal_model
-from silo_agent.learning.evaluation.paired import Difference, paired
+from silo_agent.learning.evaluation.paired import paired
 from silo_agent.learning.evaluation.unknown_domain import Model
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
@@ -136,8 +137,7 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
         for method in ("personal", "chosen"):
             auc = interval([one.auc[method] for one in own])
             loss = interval([one.loss[method] for one in own])
-            worse = _above(auc) < 0.0 or _below(loss) > 0.0
-            if method == "chosen" and (_above(auc, wider) < 0.0 or _below(loss, wider) > 0.0):
+            if method == "chosen" and _worse(auc.widened(wider), loss.widened(wider)):
                 worse_at.append(hospital)
             wanted = "shown" if method == "personal" else "not worse beyond noise"
             names = [one.chosen for one in own]
@@ -146,8 +146,8 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
                 Figure(
                     f"{name}, {hospital}, {method} less shared: AUC / log loss",
                     wanted,
-                    f"{_text(auc)} / {_text(loss)}" + (f" ({counts})" if method == "chosen" else ""),
-                    method == "personal" or not worse,
+                    f"{auc.signed(4)} / {loss.signed(4)}" + (f" ({counts})" if method == "chosen" else ""),
+                    method == "personal" or not _worse(auc, loss),
                 )
             )
     for method in ("personal", "chosen"):
@@ -156,8 +156,8 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
             Figure(
                 f"{name}, mean over hospitals, {method} less shared: AUC / log loss",
                 "shown" if method == "personal" else "> 0 / < 0",
-                f"{_text(gains[0])} / {_text(gains[1])}",
-                method == "personal" or (gains[0].value > 0.0 > gains[1].value),
+                f"{gains[0].signed(4)} / {gains[1].signed(4)}",
+                method == "personal" or (gains[0].mean > 0.0 > gains[1].mean),
             )
         )
     expected = float(np.mean([one.expected for one in found]))
@@ -169,20 +169,16 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
     return figures
 
 
-def mean_over_hospitals(found: Sequence[Measured], method: str, figure: str) -> Difference:
+def mean_over_hospitals(found: Sequence[Measured], method: str, figure: str) -> Interval:
     """The mean over hospitals, with its interval over the splits."""
     splits = sorted({one.split for one in found})
     values = [[getattr(one, figure)[method] for one in found if one.split == split] for split in splits]
     return interval([_mean(own) for own in values])
 
 
-def interval(values: Sequence[float | None]) -> Difference:
-    """Mean and 95 % interval over splits (Student's t). It counts split and noise; the patients are the same."""
-    known = np.array([value for value in values if value is not None])
-    if len(known) < 2:
-        return Difference(_mean(known.tolist()), None, None)
-    half = float(t.ppf(0.975, len(known) - 1)) * float(known.std(ddof=1)) / np.sqrt(len(known))
-    return Difference(float(known.mean()), float(known.mean() - half), float(known.mean() + half))
+def interval(values: Sequence[float | None]) -> Interval:
+    """Of the splits that have a value, 0 if none has. It counts split and noise; the patients are the same."""
+    return Interval.of([value for value in values if value is not None] or [0.0])
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -190,22 +186,9 @@ def _mean(values: Sequence[float | None]) -> float:
     return float(np.mean(known)) if known else 0.0
 
 
-def _above(difference: Difference, wider: float = 1.0) -> float:
-    """The upper end of the interval, if it is so much wider."""
-    high = difference.value if difference.high is None else difference.high
-    return difference.value + wider * (high - difference.value)
-
-
-def _below(difference: Difference, wider: float = 1.0) -> float:
-    """The lower end of the same."""
-    low = difference.value if difference.low is None else difference.low
-    return difference.value + wider * (low - difference.value)
-
-
-def _text(difference: Difference) -> str:
-    if difference.low is None or difference.high is None:
-        return f"{difference.value:+.4f}"
-    return f"{difference.value:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})"
+def _worse(auc: Interval, loss: Interval) -> bool:
+    """Whether a lower AUC or a higher loss is more than chance explains."""
+    return auc.most < 0.0 or loss.least > 0.0
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.intervals import Gain
+from bench.places import DEMO
 from bench.table import Figure, judge
 from deploy.demo import cohort
 from deploy.local.simulate.engine import simulate
@@ -30,7 +31,7 @@ from silo_agent.data.records import Records
 
 Floats = NDArray[np.float64]
 
-EXAM: Final = Path(__file__).parent.parent / "deploy" / "demo" / "exam" / "study.yaml"
+EXAM: Final = DEMO / "exam" / "study.yaml"
 EPSILON: Final = 4.0
 SIZES: Final = {"7.7k": 1, "30k": 4, "100k": 13}
 """How many times the cohort's 7,681 patients."""
@@ -181,22 +182,15 @@ def _figures(size: str, found: Mapping[str, Floats]) -> list[Figure]:
     """Gains over raw inputs, paired by seed."""
     raw, figures = found["raw inputs"], []
     for way, wanted in WANTED.items():
-        gain, error, said = _paired(found[way] - raw)
+        gain = Gain.of(found[way] - raw)
         name = f"{size}, {way}, less raw inputs ({raw[:, 0].mean():.4f} / {raw[:, 1].mean():.4f})"
-        figures.append(Figure(name, f">= {wanted[size]:+.4f}", said, bool(gain[0] >= wanted[size])))
+        figures.append(Figure(name, f">= {wanted[size]:+.4f}", str(gain), bool(gain.mean[0] >= wanted[size])))
         if way == "encoder" and size in SURE:
-            sure = float(gain[0] - 2.0 * error[0])
+            sure = float(gain.mean[0] - 2.0 * gain.error[0])
             least = f">= {SURE[size]:+.4f}"
             figures.append(Figure(f"{size}, encoder, less two errors", least, f"{sure:+.4f}", sure >= SURE[size]))
-    said = _paired(found["encoder"] - found["random features"])[2]
-    return [*figures, Figure(f"{size}, encoder, less random features", "shown", said, met=True)]
-
-
-def _paired(change: Floats) -> tuple[Floats, Floats, str]:
-    """Mean and standard error of the differences (seeds, 2), and both in words."""
-    gain = change.mean(axis=0)
-    error = change.std(axis=0, ddof=1) / np.sqrt(len(change)) if len(change) > 1 else np.full(2, np.nan)
-    return gain, error, f"{gain[0]:+.4f} +- {error[0]:.4f} / {gain[1]:+.4f} +- {error[1]:.4f}"
+    gain = Gain.of(found["encoder"] - found["random features"])
+    return [*figures, Figure(f"{size}, encoder, less random features", "shown", str(gain), met=True)]
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import t
 
 from bench import flamby, hospitals
 from bench.hospitals import Array, Cohorts, InTurns
+from bench.intervals import Interval
+from bench.places import DEMO, HEART_DISEASE, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import OUT, Figure, judge
+from bench.table import Figure, judge
 from deploy.demo.sources import Source, load_source
 from deploy.local.processes import FederationError
 from deploy.local.simulate.many import simulate_seeds
@@ -31,8 +32,6 @@ SPLITS = tuple(f"heart-{number}" for number in range(1, 6))
 """Names of splits that no choice was made on: the studies were tuned on splits named tune-0 to tune-59."""
 DRAWS = 20
 """Of noise on each split, of the private study."""
-DEMO = Path(__file__).parent.parent / "deploy" / "demo"
-DATA = Path(__file__).parents[2] / "shared" / "data" / "heart_disease"
 ACCEPTED = (78.27, 76.40, 75.00, 64.44)
 """Accuracy of FLamby's pooled model at the four centres, mean of the seeds 42 to 46, as they publish it."""
 WITHIN = 0.5
@@ -71,7 +70,7 @@ class Measured:
 def main() -> int:
     """Run the splits, print what they say, and judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, default=DATA, help="folder with processed.*.data")
+    arguments.add_argument("--data", type=Path, default=HEART_DISEASE, help="folder with processed.*.data")
     arguments.add_argument("--splits", nargs="+", default=SPLITS)
     arguments.add_argument("--draws", type=int, default=DRAWS, help="private studies per split")
     arguments.add_argument("--workers", type=int, default=2)
@@ -206,16 +205,16 @@ def accuracy_table(measured: Measured, rows: Sequence[str]) -> list[str]:
     lines = [["accuracy, per cent", METHODS[0], "95 % interval", "noise of one study", *METHODS[1:]]]
     lines.append(["---"] * len(lines[0]))
     for number, row in enumerate(rows):
-        low, high = interval(values[METHODS[0]][:, number])
+        low, high = ends(values[METHODS[0]][:, number])
         means = [f"{values[method][:, number].mean():.1f}" for method in METHODS]
         lines.append([row, means[0], f"{low:.1f} to {high:.1f}", f"+- {noise[number]:.1f}", *means[1:]])
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-def interval(values: Array) -> tuple[float, float]:
-    """95 % interval of the mean over splits (Student's t). It counts noise and split; the patients are the same."""
-    half = float(t.ppf(0.975, len(values) - 1)) * float(np.std(values, ddof=1)) / np.sqrt(len(values))
-    return float(values.mean() - half), float(values.mean() + half)
+def ends(values: Array) -> tuple[float, float]:
+    """The interval of the mean over splits. It counts noise and split; the patients are the same."""
+    found = Interval.of(values)
+    return found.least, found.most
 
 
 def details(measured: Measured, own: Array, rows: Sequence[str]) -> dict[str, object]:
@@ -223,7 +222,7 @@ def details(measured: Measured, own: Array, rows: Sequence[str]) -> dict[str, ob
     return {
         "rows": rows,
         "accuracy": {method: _rows(measured, method).tolist() for method in METHODS},
-        "interval": {method: [interval(column) for column in _rows(measured, method).T] for method in METHODS},
+        "interval": {method: [ends(column) for column in _rows(measured, method).T] for method in METHODS},
         "complete records": {method: np.array(measured.complete[method]).tolist() for method in METHODS},
         "FLamby's recipe on complete records": np.array(measured.flamby).tolist(),
         "FLamby's recipe and split": own.tolist(),

@@ -10,7 +10,6 @@ clips every record and makes the gradient as well.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from bench import threads
 from bench.table import Figure, judge
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.sums import second_order_sums
@@ -46,8 +46,8 @@ def main() -> int | str:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--turns", type=int, default=TURNS)
     count = arguments.parse_args().turns
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        return "numpy would use several threads: set OPENBLAS_NUM_THREADS=1, as `make bench-hessian` does"
+    if why := threads.several("hessian"):
+        return why
     torch.set_num_threads(1)
     figures: list[Figure] = []
     details: dict[str, object] = {}

@@ -17,7 +17,6 @@ with another schedule.
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import sys
 import time
@@ -31,8 +30,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.ndimage import rotate
-from scipy.stats import t as student
 
+from bench import idx
+from bench.intervals import Interval
+from bench.places import MNIST
 from bench.table import Figure, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
@@ -42,7 +43,6 @@ from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "mnist"
 SILOS: Final = ("east", "north", "south", "west")
 DISAGREE: Final = (0.05, 0.25)
 """How often a colour disagrees with the outcome, by environment."""
@@ -96,12 +96,8 @@ class Digits:
 @cache
 def read_digits(folder: Path) -> Digits:
     """MNIST's training file."""
-    images, labels = (
-        gzip.decompress((folder / f"train-{name}-ubyte.gz").read_bytes())[header:]
-        for name, header in (("images-idx3", 16), ("labels-idx1", 8))
-    )
-    pixels = np.frombuffer(images, np.uint8).reshape(-1, 28, 28)
-    return Digits(pixels.astype(np.float32) / 255.0, np.frombuffer(labels, np.uint8))
+    pixels, labels = idx.read(folder, "train")
+    return Digits(pixels.astype(np.float32) / 255.0, labels)
 
 
 def records(digits: Digits, rows: NDArray[np.int64], disagree: NDArray[np.float64], *, setting: str, silo: int,
@@ -226,36 +222,17 @@ def of_seed(digits: Digits, setting: str, seed: int, *, quick: bool = False) -> 
     return found
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds with its 95 % interval (Student), both ends; the ends are the mean for one seed."""
-
-    mean: float
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, values: list[float]) -> Interval:
-        """Of one value for each seed."""
-        n, mean = len(values), float(np.mean(values))
-        half = float(student.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-        return cls(mean, mean - half, mean + half)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.1f} [{self.least:.1f}, {self.most:.1f}]"
-
-
 def main() -> int:
     """Run the seeds and judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, default=DATA, help="folder with MNIST's idx files")
+    arguments.add_argument("--data", type=Path, default=MNIST, help="folder with MNIST's idx files")
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--first", type=int, default=3, help="the first seed; parameters were chosen from 100 on")
     arguments.add_argument("--only", choices=SETTINGS, action="append", help="a setting, or several")
     arguments.add_argument("--quick", action="store_true", help="leave out what nothing is wanted of")
     given = arguments.parse_args()
-    if not (given.data / "train-images-idx3-ubyte.gz").is_file():
-        print(f"there is no MNIST in {given.data}; give the folder of its idx files with --data")
+    if not idx.there(given.data):
+        print(f"there is no MNIST in {given.data}; give the folder of its idx files with DATA=<folder>")
         return 1
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     digits, measured = read_digits(given.data), {}
@@ -283,10 +260,14 @@ def judged(setting: str, runs: list[dict[str, float]]) -> list[Figure]:
     lines = []
     for name, value in found.items():
         words, met = wanted.get(name, ("shown", True))
-        lines.append(Figure(f"{setting}: {name}", words, str(value), met))
+        lines.append(Figure(f"{setting}: {name}", words, _shown(value), met))
     words = "interval above 0" if marked else "interval not below 0"
     met = gain.least > 0 if marked else gain.most >= 0
-    return [*lines, Figure(f"{setting}: PerInvFL less federated IRM", words, str(gain), met)]
+    return [*lines, Figure(f"{setting}: PerInvFL less federated IRM", words, _shown(gain), met)]
+
+
+def _shown(found: Interval) -> str:
+    return f"{found.mean:.1f} [{found.least:.1f}, {found.most:.1f}]"
 
 
 if __name__ == "__main__":

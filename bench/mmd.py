@@ -9,7 +9,6 @@ coefficients are timed alone, from mean and covariance.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ from functools import partial
 import torch
 from torch.nn import functional
 
+from bench import threads
 from bench.table import Figure, judge
 from silo_agent.learning.terms.mk_mmd import GAMMAS, coefficients, compare, kernel_weights, power_problem
 
@@ -115,8 +115,8 @@ def main() -> int | str:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--turns", type=int, default=TURNS)
     count = arguments.parse_args().turns
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        return "numpy would use several threads: set OPENBLAS_NUM_THREADS=1, as `make bench-mmd` does"
+    if why := threads.several("mmd"):
+        return why
     torch.set_num_threads(1)
     found = {size: measure(*size, count) for size in WANTED}
     figures = [

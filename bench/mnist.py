@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import json
 import sys
 import time
@@ -25,8 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from bench import idx
+from bench.idx import Digits
+from bench.places import MNIST, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import OUT, Figure, judge
+from bench.table import Figure, judge
 from deploy.demo.sources import Source, load_source
 from deploy.local.folders import empty
 from deploy.local.simulate.many import simulate_seeds
@@ -40,7 +42,6 @@ from silo_agent.learning.evaluation.evaluation import Estimate
 from silo_agent.learning.model import SharedModel
 
 HERE = Path(__file__).parent / "digits"
-DATA = Path(__file__).parents[2] / "shared" / "data" / "mnist"
 ANGLES = (0, 15, 30, 45, 60)
 MAIN_SHARE = 0.6
 """Of a site's digits, those held at its own angle; the other angles share the rest."""
@@ -50,23 +51,19 @@ SECONDS = 3600.0
 UNSEEN, NEAREST = 75, 60
 FEDSR: Mapping[str, Mapping[str, float]] = {"encoder": {"l2r": 0.01, "cmi": 0.001}, "model": {"samples": 20}}
 """What `--recipe fedsr` changes in the study. It costs no epsilon: terms and tables are part of the noised steps."""
-_IMAGE_HEADER, _LABEL_HEADER, _SIDE = 16, 8, 28
-
-Digits = tuple[NDArray[np.uint8], NDArray[np.uint8]]
-"""Images (n, 28, 28) and labels (n,)."""
 
 
 def main() -> int:
     """Make the sites, run the study, measure and judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, default=DATA, help="folder with MNIST's four idx files")
+    arguments.add_argument("--data", type=Path, default=MNIST, help="folder with MNIST's four idx files")
     arguments.add_argument("--seeds", type=int, default=1, help="draws of noise; the digits stay where they are")
     arguments.add_argument("--workers", type=int, default=2)
     arguments.add_argument("--processes", action="store_true", help="run the study once as real processes, too")
     arguments.add_argument("--recipe", choices=("second-order", "fedsr"), default="second-order")
     arguments.add_argument("--digits", type=int, default=0, help="of all sites together, to try it out; 0: all")
     given = arguments.parse_args()
-    if not (given.data / "train-images-idx3-ubyte.gz").is_file():
+    if not idx.there(given.data):
         print(f"there is no MNIST in {given.data}; give the folder of its idx files with DATA=<folder>")
         return 1
     plain = given.recipe == "second-order"
@@ -74,7 +71,7 @@ def main() -> int:
     out = OUT / ("digits" if plain else f"digits-{given.recipe}")
     empty(out)
     source = load_source(HERE) if plain else changed(load_source(HERE), FEDSR, out / "study.yaml")
-    train, tests = (first(read_digits(given.data, part), given.digits) for part in ("train", "t10k"))
+    train, tests = (first(idx.read(given.data, part), given.digits) for part in idx.PARTS)
     sites = write_sites(out / "sites", train, source.study.silos)
     cohorts = read_cohorts(source, sites, write_tests(out / "tests", tests))
     everyone = np.arange(len(tests[1]))
@@ -168,16 +165,6 @@ def published(outcomes: Sequence[Outcome]) -> Figure:
         return Figure("published accuracy of held-out digits", "shown", "too few to tell", met=True)
     shown = f"{_range([100.0 * value for value in values])}, intervals {100.0 * np.mean(widths) / 2:.1f} to each side"
     return Figure("published accuracy of held-out digits", "shown", shown, met=True)
-
-
-def read_digits(folder: Path, part: str) -> Digits:
-    """One part of MNIST from its gzipped idx files."""
-    images = gzip.decompress((folder / f"{part}-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / f"{part}-labels-idx1-ubyte.gz").read_bytes())
-    return (
-        np.frombuffer(images, np.uint8, offset=_IMAGE_HEADER).reshape(-1, _SIDE, _SIDE),
-        np.frombuffer(labels, np.uint8, offset=_LABEL_HEADER),
-    )
 
 
 def write_sites(folder: Path, digits: Digits, silos: tuple[str, ...]) -> Mapping[str, Path]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from bench.intervals import Gain
 from bench.table import Figure, judge
 from deploy.demo.baselines import fedavg
 from deploy.local.simulate.engine import simulate
@@ -192,15 +193,13 @@ def _figures(rows: dict[tuple[str, str, float], Floats], epsilon: float) -> list
     for mode in ("distributed", "local"):
         for other, name in (("newton", "version 0.5's solver"), ("fedavg", "FedAvg with DP-SGD")):
             beside = rows[other, "local" if other == "fedavg" else mode, epsilon]
-            change = rows["hierarchical", mode, epsilon] - beside
-            gain, error = change.mean(axis=0), change.std(axis=0, ddof=1) / np.sqrt(len(change))
+            gain = Gain.of(rows["hierarchical", mode, epsilon] - beside)
             figures.append(
                 Figure(
                     f"epsilon {epsilon:g}, {mode} noise, less {name}",
                     "> 2 standard errors" if other == "newton" else "> 0",
-                    f"{gain[0]:+.4f} +- {error[0]:.4f} / {gain[1]:+.4f} +- {error[1]:.4f}"
-                    f" (from {beside[:, 0].mean():.4f} / {beside[:, 1].mean():.4f})",
-                    bool(gain[0] > (2 * error[0] if other == "newton" else 0)),
+                    f"{gain} (from {beside[:, 0].mean():.4f} / {beside[:, 1].mean():.4f})",
+                    bool(gain.mean[0] > (2 * gain.error[0] if other == "newton" else 0)),
                 )
             )
     return figures

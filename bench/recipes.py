@@ -24,8 +24,9 @@ from sklearn.metrics import roc_auc_score
 
 from bench import hospitals
 from bench.hospitals import Array, Cohorts
+from bench.places import DEMO, HEART_DISEASE, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import OUT, Figure, judge
+from bench.table import Figure, judge
 from deploy.demo.sources import Source, load_source
 from deploy.local.parties import Place
 from deploy.local.simulate.many import simulate_seeds
@@ -37,8 +38,6 @@ from silo_agent.learning import kept
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.storage.folders import StudyFolder
 
-DEMO: Final = Path(__file__).parent.parent / "deploy" / "demo" / "heart-disease"
-DATA: Final = Path(__file__).parents[2] / "shared" / "data" / "heart_disease"
 EPSILON: Final = 8.0
 SPLIT: Final = "heart-1"
 DRAWS: Final = 5
@@ -105,7 +104,7 @@ RECIPES: Final = (
 def main() -> int:
     """Run every recipe, print, judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, default=DATA, help="folder with processed.*.data")
+    arguments.add_argument("--data", type=Path, default=HEART_DISEASE, help="folder with processed.*.data")
     arguments.add_argument("--only", nargs="+", choices=[one.name for one in RECIPES])
     arguments.add_argument("--workers", type=int, default=2)
     given = arguments.parse_args()

@@ -20,7 +20,8 @@ import numpy as np
 import yaml
 from rich.console import Console
 
-from bench.table import OUT, Figure, judge
+from bench.places import OUT
+from bench.table import Figure, judge
 from deploy.local.federation import Federation
 from deploy.local.folders import empty
 from deploy.local.watching import bars, watch

@@ -7,9 +7,8 @@ import platform
 import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-OUT = Path(__file__).parent / "out"
+from bench.places import OUT
 
 
 @dataclass(frozen=True)

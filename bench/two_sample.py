@@ -15,7 +15,6 @@ Sizes and MMD-D's training were chosen on other seeds than those reported (`--tu
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bench import threads
 from bench.table import Figure, judge
 from silo_agent.learning.terms import deep_kernel, mk_mmd
 
@@ -205,8 +205,8 @@ def main() -> int | str:
     arguments.add_argument("--only", choices=[MEDIAN, *LEARNT], help="one test, and its power alone")
     arguments.add_argument("--tune", action="store_true", help="other seeds than those reported")
     asked = arguments.parse_args()
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        return "numpy would use several threads: set OPENBLAS_NUM_THREADS=1, as `make bench-two-sample` does"
+    if why := threads.several("two-sample"):
+        return why
     torch.set_num_threads(1)
     first = _TUNING if asked.tune else 0
     seeds, began = range(first, first + asked.seeds), time.process_time()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import gzip
 import json
 import math
 import sys
@@ -28,11 +27,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.stats import t as student
 from torch import nn
 from torch.nn import functional
 
-from bench.table import OUT, Figure, judge
+from bench import idx
+from bench.intervals import Interval
+from bench.places import MNIST, OUT
+from bench.table import Figure, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study
@@ -42,7 +43,6 @@ from silo_agent.learning.encoder.draws import public_draws
 from silo_agent.learning.terms.cmi import Prior, gaussian_kl
 from silo_agent.learning.terms.l2r import squared_norm
 
-DATA: Final = Path(__file__).parents[2] / "shared" / "data" / "mnist"
 KEPT: Final = OUT / "unseen"
 ANGLES: Final = (0, 15, 30, 45, 60, 75)
 HELD_OUT: Final = (0, 75)
@@ -50,7 +50,6 @@ SETS: Final = (0, 1, 2)
 WANTED: Final = 2.0
 CLASSES, SIDE, REPRESENTATION = 10, 28, 64
 SAMPLES: Final = 20
-_IMAGE_HEADER, _LABEL_HEADER = 16, 8
 _DRAWN_DIGITS: Final = 200
 """Digits of each of two angles in the picture."""
 
@@ -102,7 +101,7 @@ class Digits:
 def main() -> int:
     """Train what is not kept yet, draw, and judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, default=DATA, help="folder of MNIST's idx files and rotated_inds")
+    arguments.add_argument("--data", type=Path, default=MNIST, help="folder of MNIST's idx files and rotated_inds")
     arguments.add_argument("--sets", type=int, nargs="+", default=list(SETS), help="index sets, 0 to 9")
     arguments.add_argument("--rounds", type=int, default=Schedule.rounds)
     arguments.add_argument("--only", nargs="+", default=[], help="methods; without it all four")
@@ -146,13 +145,11 @@ def _row(method: Method, right: Sequence[Sequence[float]], start: str = "") -> F
 def _difference(method: Method, right: Mapping[str, Sequence[Sequence[float]]], start: str = "") -> Figure:
     """Points above FedAvg: mean over sets and angles of the paired differences, with a 95 % interval of Student's t."""
     gained = (np.array(right[method.name]) - np.array(right[PLAIN.name])).ravel()
-    mean, half = float(gained.mean()), math.nan
-    if len(gained) > 1:
-        half = float(student.ppf(0.975, len(gained) - 1) * gained.std(ddof=1) / math.sqrt(len(gained)))
+    found = Interval.of(gained)
     judged = method is FEDSR and not start
     wanted = f">= {WANTED:g} points" if judged else "shown"
-    shown = f"{mean:+.1f} +- {half:.1f} ({', '.join(f'{one:+.1f}' for one in gained)})"
-    return Figure(f"{start}{method.name} above FedAvg", wanted, shown, met=not judged or mean >= WANTED)
+    shown = f"{found.mean:+.1f} +- {found.half:.1f} ({', '.join(f'{one:+.1f}' for one in gained)})"
+    return Figure(f"{start}{method.name} above FedAvg", wanted, shown, met=not judged or found.mean >= WANTED)
 
 
 # --- the paper's network ----------------------------------------------------------------------------------------------
@@ -412,15 +409,15 @@ def _records(digits: Digits, angle: int) -> Records:
 @cache
 def read_digits(folder: Path, number: int) -> Digits:
     """The digits of an index set at all angles, rotated to the nearest pixel as in the published loader."""
-    images = gzip.decompress((folder / "train-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes())
+    images, labels = idx.read(folder, "train")
     chosen = np.load(folder / "rotated_inds" / f"supervised_inds_{number}.npy")
-    upright = np.frombuffer(images, np.uint8, offset=_IMAGE_HEADER).reshape(-1, SIDE, SIDE)[chosen]
     turned = {
-        angle: np.stack([np.asarray(Image.fromarray(one).rotate(angle, Image.Resampling.NEAREST)) for one in upright])
+        angle: np.stack(
+            [np.asarray(Image.fromarray(one).rotate(angle, Image.Resampling.NEAREST)) for one in images[chosen]]
+        )
         for angle in ANGLES
     }
-    return Digits(turned, np.frombuffer(labels, np.uint8, offset=_LABEL_HEADER)[chosen].astype(np.int64))
+    return Digits(turned, labels[chosen].astype(np.int64))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ from bench.feddar.recipes import (
     weighted_average,
 )
 from bench.feddar.sealed import Silos
-from bench.table import OUT, Figure, judge
+from bench.intervals import standard_error
+from bench.places import OUT
+from bench.table import Figure, judge
 from deploy.local.simulate.many import simulate_seeds
 
 SAMPLES, SEEDS = (5, 10, 20), (10, 11, 12)
@@ -175,7 +177,7 @@ def start(seed: int) -> Model:
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard error, which is 0 of one value."""
-    return float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1)) / np.sqrt(len(values)))
+    return float(np.mean(values)), float(standard_error(np.array(values))) if len(values) > 1 else 0.0
 
 
 def least_ratio(errors: Errors, method: str) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.forecast.cases import CASES, Case
 from bench.forecast.measuring import SEED, Result, measured
-from bench.real.data_sets import DATA
+from bench.places import DATA
 from bench.table import Figure, judge
 from silo_agent.learning.forecast.forecast import Interval
 

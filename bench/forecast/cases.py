@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from bench.forecast import laws, tables
+from bench.places import DEMO
 from bench.private_heads import FINDINGS, RANGE
 from deploy.demo.cohort import SITE_PATIENTS
 from policies.accounting import accountant
@@ -134,7 +134,7 @@ def _cohort_data(domains: int) -> dict[str, Any]:
 
 
 def _exam_data() -> dict[str, Any]:
-    study = Path(__file__).parents[2] / "deploy" / "demo" / "exam" / "study.yaml"
+    study = DEMO / "exam" / "study.yaml"
     return dict(yaml.safe_load(study.read_text(encoding="utf-8"))["data"])
 
 

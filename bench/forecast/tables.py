@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from bench.real.data_sets import DATA
+from bench.places import DATA, DEMO
 from policies.documents.study import DataSchema
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
@@ -103,7 +103,7 @@ DIABETES: Final[dict[str, Any]] = {
 
 def heart_data() -> dict[str, Any]:
     """The schema of the demo's study on the four hospitals."""
-    study = Path(__file__).parents[2] / "deploy" / "demo" / "heart-disease" / "study.yaml"
+    study = DEMO / "heart-disease" / "study.yaml"
     return dict(yaml.safe_load(study.read_text(encoding="utf-8"))["data"])
 
 

@@ -28,7 +28,8 @@ from bench.hostile.scene import (
     study,
     watched,
 )
-from bench.table import OUT, Figure
+from bench.places import OUT
+from bench.table import Figure
 from coordinator.core.state import Phase
 from deploy.local.folders import empty
 from deploy.local.parties import Place

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from bench.hostile import calls, frames
 from bench.hostile.target import ATTACKS
+from bench.places import ROOT
 from coordinator.errors import OperatorError
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR, Enrolment, Place, configure_coordinator
@@ -217,7 +218,7 @@ def attacker(folder: Path, core: int, seconds: float) -> Load:
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[float]:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT)
     try:
         yield time.monotonic()
     finally:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import torch
 
+from bench import idx
 from bench.local_global import adult, mnist
-from bench.mnist import DATA
+from bench.places import DATA
 from bench.table import Figure, judge
 
 
@@ -25,11 +26,11 @@ def main() -> int:
     arguments.add_argument("--only", choices=("mnist", "adult"), help="a part")
     arguments.add_argument("--workers", type=int, default=2, help="processes in which silos train; the same figures")
     arguments.add_argument("--again", action="store_true", help="measure again what has been measured")
-    arguments.add_argument("--data", type=Path, default=DATA.parent, help="folder with mnist/ and adult/ in it")
+    arguments.add_argument("--data", type=Path, default=DATA, help="folder with mnist/ and adult/ in it")
     asked = arguments.parse_args()
     seeds, figures, details = range(asked.first, asked.first + asked.seeds), list[Figure](), dict[str, object]()
     if asked.only != "adult":
-        if not (asked.data / "mnist" / "train-images-idx3-ubyte.gz").is_file():
+        if not idx.there(asked.data / "mnist"):
             print(f"there is no mnist/ with MNIST's idx files in {asked.data}; give the folder with DATA=<folder>")
             return 1
         torch.set_num_threads(1)

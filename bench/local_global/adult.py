@@ -22,12 +22,13 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t as student
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from bench.intervals import Interval
+from bench.places import DATA, OUT
 from bench.real import tables
-from bench.real.data_sets import DATA, HERE, TUNING
-from bench.table import OUT, Figure, judge
+from bench.real.data_sets import HERE, TUNING
+from bench.table import Figure, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.outcome import epsilons
@@ -357,7 +358,7 @@ def _lost_row(own: Sequence[Measured], other: Sequence[Measured], name: str) -> 
 def _beyond_majority(own: Sequence[Measured]) -> Figure:
     gained = by_seed(own, lambda one: one.accuracy - one.majority)
     constant = sum(one.positive in (0.0, 1.0) for one in own)
-    low = float(gained.mean()) - _half(gained)
+    low = Interval.of(gained).least
     return Figure(
         "accuracy above always saying the more frequent outcome",
         "> 0, no model constant",
@@ -375,16 +376,9 @@ def _mean(values: Any) -> float:
     return float(np.mean(list(values)))
 
 
-def _half(values: Floats) -> float:
-    """Half a 95 % interval of Student's t over the seeds; 0 with one seed."""
-    if len(values) < 2:
-        return 0.0
-    return float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-
-
 def _text(values: Floats, places: int) -> str:
     each = ", ".join(f"{value:.{places}f}" for value in values)
-    return f"{values.mean():.{places}f} +- {_half(values):.{places}f} ({each})"
+    return f"{values.mean():.{places}f} +- {Interval.of(values).half:.{places}f} ({each})"
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bench import idx
 from bench.local_global.network import Digits
-from bench.mnist import read_digits
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def read(folder: Path) -> tuple[Digits, Digits]:
     """Training and test digits of MNIST's idx files."""
     train, test = (
         Digits(torch.tensor(images.reshape(len(labels), -1)), torch.tensor(labels.astype(np.int64)))
-        for images, labels in (read_digits(folder, part) for part in ("train", "t10k"))
+        for images, labels in (idx.read(folder, part) for part in idx.PARTS)
     )
     return train, test
 

@@ -26,11 +26,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from bench.invariance import Interval
+from bench.intervals import Interval
 from bench.local_global.deal import deal, read, turned
 from bench.local_global.network import TOP, Digits, Weights, lower, start, upper
 from bench.local_global.silos import Plan, Run, Silos, Traffic, right, right_together
-from bench.table import OUT, Figure
+from bench.places import OUT
+from bench.table import Figure
 
 PLAN: Final = Plan()
 SEEDS: Final = (0, 1, 2)

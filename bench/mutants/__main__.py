@@ -32,9 +32,9 @@ import yaml
 from bench.mutants.making import Key, Mutant, planted, sample
 from bench.mutants.rooms import Campaign, own_tests, read_campaign, share
 from bench.mutants.running import Copy
-from bench.table import OUT, Figure, judge
+from bench.places import OUT, ROOT
+from bench.table import Figure, judge
 
-ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
 MEMORY: Final = OUT / "mutants-found.json"
 LEAST: Final = 0.9

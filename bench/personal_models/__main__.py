@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,25 +19,17 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.stats import t as student
 
+from bench import threads
+from bench.intervals import Interval
 from bench.personal_models import hospitals, stack, synthetic
 from bench.personal_models.published import HETEROGENEITIES, PRINTED, SETTINGS, SHARED
-from bench.table import OUT, Figure, judge
+from bench.places import DATA, OUT
+from bench.table import Figure, judge
 
 SEEDS: Final = 5
 WAYS: Final = {"published": True, "logits": False}
 _ALONE: Final = "alone"
-
-
-def paired(differences: NDArray[np.float64], digits: int) -> str:
-    """Mean and 95 % interval of paired differences (seeds,)."""
-    mean, count = differences.mean(), len(differences)
-    if count == 1:
-        return f"{mean:+.{digits}f}"
-    half = student.ppf(0.975, count - 1) * differences.std(ddof=1) / np.sqrt(count)
-    return f"{mean:+.{digits}f} ({mean - half:+.{digits}f} to {mean + half:+.{digits}f})"
 
 
 def synthetic_part(heterogeneity: float, way: str, seeds: list[int], rounds: int) -> dict[str, Any]:
@@ -69,7 +60,7 @@ def synthetic_figures(heterogeneity: float, way: str, part: dict[str, Any]) -> l
         measured = f"{values.mean():.2f}"
         for other in (SHARED, _ALONE):
             if name not in (SHARED, other):
-                measured += f", less {other} {paired(values - found[other], 2)}"
+                measured += f", less {other} {Interval.of(values - found[other]).signed(2)}"
         lines.append(Figure(f"synthetic {heterogeneity:g}, {way}, {name}", beside, measured, met=True))
     return lines
 
@@ -82,7 +73,11 @@ def hospital_figures(name: str, part: dict[str, Any]) -> list[Figure]:
             f"{name}, {method}",
             "shown",
             f"{values.mean():.4f}"
-            + ("" if method == hospitals.SHARED else f", less shared {paired(values - found[hospitals.SHARED], 4)}"),
+            + (
+                ""
+                if method == hospitals.SHARED
+                else f", less shared {Interval.of(values - found[hospitals.SHARED]).signed(4)}"
+            ),
             met=True,
         )
         for method, values in found.items()
@@ -96,10 +91,10 @@ def main() -> int | str:
     arguments.add_argument("--rounds", type=int, default=stack.ROUNDS, help="rounds of the Synthetic data")
     arguments.add_argument("--only", default="", help="a part whose name begins so")
     arguments.add_argument("--again", action="store_true", help="measure again what has been measured")
-    arguments.add_argument("--data", type=Path, default=hospitals.DATA)
+    arguments.add_argument("--data", type=Path, default=DATA)
     asked = arguments.parse_args()
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        return "numpy would use several threads: set OPENBLAS_NUM_THREADS=1, as `make bench-personal` does"
+    if why := threads.several("personal"):
+        return why
     torch.set_num_threads(1)
     seeds = list(range(1, asked.seeds + 1))
     parts: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], list[Figure]]]] = {}

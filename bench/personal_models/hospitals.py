@@ -25,7 +25,6 @@ from silo_agent.learning.evaluation.evaluation import auc
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 
-DATA: Final = data_sets.DATA
 SHARED: Final = "shared"
 LEAST: Final = 5
 """A hospital counts if so many held-out patients have its rarer outcome, in every split."""

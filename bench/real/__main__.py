@@ -19,13 +19,15 @@ from typing import Final
 
 import numpy as np
 
+from bench.intervals import Gain
+from bench.places import DATA, OUT
 from bench.processes import or_failure
 from bench.real import data_sets
-from bench.real.data_sets import DATA, SPLITS, DataSet, Official
+from bench.real.data_sets import SPLITS, DataSet, Official
 from bench.real.judging import Judged, Runs
 from bench.real.methods import ALONE, CENTRAL, FEDAVG, HIERARCHICAL, OPEN, POOLED, PRIVATE, Everything, Found, Key
 from bench.real.processes import through_processes
-from bench.table import OUT, Figure, judge
+from bench.table import Figure, judge
 from deploy.local.simulate.many import each_seed
 
 EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
@@ -158,11 +160,7 @@ def _level(runs: Runs) -> str:
 
 
 def _change(own: Runs, other: Runs) -> str:
-    change, error = own.less(other)
-    return (
-        f"{change[0]:+.4f} +- {error[0]:.4f} / {change[1]:+.4f} +- {error[1]:.4f}"
-        f" (from {other.level[0]:.4f} / {other.level[1]:.4f})"
-    )
+    return f"{Gain(*own.less(other))} (from {other.level[0]:.4f} / {other.level[1]:.4f})"
 
 
 def _detail(runs: Runs) -> dict[str, object]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.places import DEMO
 from bench.real import tables
 from deploy.demo.sources import load_source
 from deploy.local.simulate.silos import Cohorts, Silo, Source
@@ -20,7 +21,6 @@ from silo_agent.data.records import Records
 from silo_agent.data.split import split
 
 HERE: Final = Path(__file__).parent
-DATA: Final = Path(__file__).parents[3] / "shared" / "data"
 SPLITS: Final = 10
 TUNING: Final = 1000
 """Seeds from here on draw other splits: all choices were made on these."""
@@ -97,7 +97,7 @@ def _adult(data: Path, out: Path) -> DataSet:
 
 
 def _heart(data: Path, out: Path) -> DataSet:  # noqa: ARG001 - the files are read as published
-    demo = load_source(HERE.parents[1] / "deploy" / "demo" / "heart-disease")
+    demo = load_source(DEMO / "heart-disease")
     files = {silo: data / "heart_disease" / name for silo, name in demo.files.items()}
     rows = demo.policy_of(demo.study.silos[0]).data_set.identified_by
     source = Split("heart", _read(files, demo.study.data, rows), _HOLDOUT["heart"])

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import yaml
 
+from bench.places import DEMO
 from bench.processes import budget_figures, federated
 from bench.real import central
 from bench.real.data_sets import DataSet, Split
@@ -22,7 +23,7 @@ from policies.documents.study import Study
 EPSILON: Final = 4.0
 NEAR: Final = 0.03
 """How far one draw's mean domain AUC may lie from the mean of the simulated ones."""
-_POLICY: Final = Path(__file__).parents[2] / "deploy" / "demo" / "heart-disease" / "policy.yaml"
+_POLICY: Final = DEMO / "heart-disease" / "policy.yaml"
 
 
 def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder: Path) -> list[Figure]:

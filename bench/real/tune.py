@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.places import DATA, OUT
 from bench.real import central, data_sets
-from bench.real.data_sets import DATA, TUNING
+from bench.real.data_sets import TUNING
 from bench.real.fedavg import Recipe
 from bench.real.plans import BATCH
-from bench.table import OUT
 from deploy.demo.baselines import FedAvgPlan
 
 METHODS = {"FedAvg, one head": (False, False), "FedAvg, several heads": (True, False), "FedDAR-WA": (True, True)}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import flamby
-from bench.heart import DATA
+from bench.places import HEART_DISEASE as DATA
 
 SKLEARN = {
     "0000010100": [0, 1, 2, 4, 5, 7],

@@ -76,7 +76,7 @@ def test_the_private_study_has_a_budget(epsilon, met):
 
 
 def test_the_interval_is_students():
-    low, high = heart.interval(np.array([80.0, 82.0, 84.0, 86.0, 88.0]))
+    low, high = heart.ends(np.array([80.0, 82.0, 84.0, 86.0, 88.0]))
     # 2.7764 is the 97.5 % quantile for four degrees of freedom, sqrt(10) the deviation.
     assert (low + high) / 2 == pytest.approx(84.0)
     assert high - 84.0 == pytest.approx(2.7764 * np.sqrt(10) / np.sqrt(5), rel=1e-4)

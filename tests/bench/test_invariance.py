@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bench import invariance
 from bench.invariance import DISAGREE, EACH, MARK, SETTINGS, SILOS, TEST_DISAGREE, Digits, cohorts, study
 
 
@@ -43,4 +42,3 @@ def test_a_grey_digit_says_nothing_by_its_colour_and_the_study_fits_the_bounds(d
     records = cohorts(digits, SETTINGS[0], 3, grey=True).silos["east"].training
     np.testing.assert_array_equal(records.inputs[:, :196], records.inputs[:, 196:392])
     assert records.inputs.shape[1] == study(3).data.inputs
-    assert invariance.Interval.of([1.0, 2.0, 3.0]).mean == 2.0

@@ -5,7 +5,7 @@ import pytest
 
 from bench.local_global import adult
 from bench.local_global.adult import ATTRIBUTES, NARROW, PLAIN, PROTECTED, SILOS, TUNING, WIDER, Guessed, Measured
-from bench.real.data_sets import DATA
+from bench.places import DATA
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.outcome import epsilons
 from deploy.local.simulate.silos import Silo, identified, of_arrays
