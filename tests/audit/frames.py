@@ -9,7 +9,7 @@ import numpy as np
 
 from audit.scenes import begin, silo, study
 from audit.verdicts import Verdict, all_of
-from bench import audit
+from bench.attacks import audit
 from protos.messages import Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel

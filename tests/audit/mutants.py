@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from bench.audit import weakened
+from bench.attacks.audit import weakened
 from crypto.stream import KEY_BYTES, KeyStream
 from policies.plan import release as planned
 from policies.plan.release import plan

@@ -8,7 +8,7 @@ import numpy as np
 
 from audit.scenes import begin, silo, study
 from audit.verdicts import Verdict, all_of
-from bench import audit
+from bench.attacks import audit
 from policies.plan.families import TARGET_STEPS
 from policies.plan.release import plan
 from protos.messages import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.audit import AuditedSilo, canary_study
+from bench.attacks.audit import AuditedSilo, canary_study
 from crypto.entropy import Entropy
 from policies.documents.study import Study
 from policies.plan.release import plan

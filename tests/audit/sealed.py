@@ -8,7 +8,7 @@ import numpy as np
 
 from audit.scenes import begin, crowd, silo, study
 from audit.verdicts import Verdict, all_of, noise_like
-from bench import audit
+from bench.attacks import audit
 from crypto.rings.grid import from_grid
 from protos.messages import Tensor
 from silo_agent.data.records import Records

@@ -21,7 +21,7 @@ from audit.numbers import one_patient_of_a_number
 from audit.scenes import begin, crowd, silo, study, summed
 from audit.sealed import noise_of_sealed_steps, one_patient_of_a_sealed_step, sealed_steps_anew
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, tailed, uniform
-from bench import audit
+from bench.attacks import audit
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Trust
 from crypto.rings.rings import ring_of

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from audit.scenes import silo
-from bench import audit, table
+from bench import table
+from bench.attacks import audit
 from policies.accounting import accountant
 from policies.accounting.accountant import gaussian_epsilon
 from protos.messages import Tensor

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from audit.scenes import silo
-from bench import audit
+from bench.attacks import audit
 from policies.accounting import accountant
 from policies.documents.recipes.registry import RECIPES
 from policies.documents.study import Study

@@ -17,7 +17,7 @@ import grpc
 import pytest
 import yaml
 
-from bench.hostile.wire import Wire
+from bench.attacks.hostile.wire import Wire
 from coordinator.door.connections import UNPROVEN
 from protos import codec
 from protos.messages import Answer, Member, Place, Task

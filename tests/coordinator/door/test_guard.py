@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from structlog.testing import capture_logs
 
-from bench.hostile.wire import Wire
+from bench.attacks.hostile.wire import Wire
 from coordinator.door import guard as guards
 from coordinator.door.connections import Connections
 from coordinator.door.seats import CALLS, LONG_CALLS

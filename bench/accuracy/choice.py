@@ -1,0 +1,196 @@
+"""Which model a hospital predicts with: shared, personal, or the one that it chose, on patients whom none has seen.
+
+Heart disease by hospital and diabetes-130 by specialty, as `bench.accuracy.real` cuts them, on ten splits: one private
+study of each split at epsilon 8 is simulated (and kept in `bench/out/choice`), then every hospital trains its personal
+model and chooses as an agent's personal process does. Measured on the hospital's held-out patients: AUC and log loss,
+paired. Wanted: no hospital worse than with the shared model beyond the noise of the splits, and better in the mean. All
+choices about candidates and rule were made on splits from 1000 on. Splits share their patients, so an interval over
+them is too narrow; it judges all the same, and beside it stands what Nadeau and Bengio (2003, Machine Learning 52) make
+of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bench.accuracy.real import data_sets
+from bench.accuracy.real.data_sets import DataSet
+from bench.intervals import Interval
+from bench.places import DATA, OUT
+from bench.table import Figure, judge
+from deploy.local.simulate.engine import simulate
+from deploy.local.simulate.entropy import RepeatableEntropy
+from deploy.local.simulate.silos import Cohorts, Silo
+from policies.accounting import accountant
+from policies.documents.study import Personal, Study
+from silo_agent.learning.choice.choice import REFITTED, SHARED
+from silo_agent.learning.choice.choosing import choose, personal_model
+from silo_agent.learning.evaluation.paired import paired
+from silo_agent.learning.evaluation.unknown_domain import Model
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+
+EPSILON: Final = 8.0
+SPLITS: Final = 10
+PERSONAL: Final[Mapping[str, Personal]] = {
+    "heart": Personal(mmd=0.0),
+    "diabetes": Personal(mmd=0.0, batch_size=512),
+}
+"""The personal model's training: the defaults of a study, with larger batches for thousands of patients."""
+KEPT: Final = OUT / "choice"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One hospital on one split: AUC and log loss less the shared model's, None where a class is absent."""
+
+    split: int
+    hospital: str
+    chosen: str
+    expected: float
+    """What the comparison on training patients said that the chosen model lowers the loss by."""
+    auc: dict[str, float | None]
+    loss: dict[str, float]
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with diabetes130 and heart_disease")
+    parser.add_argument("--only", nargs="+", choices=tuple(PERSONAL), default=tuple(PERSONAL))
+    parser.add_argument("--seeds", type=int, default=SPLITS, help="number of splits")
+    parser.add_argument(
+        "--first", type=int, default=0, help="first split; from 1000 on those that choices were made on"
+    )
+    given = parser.parse_args()
+    if given.seeds < 2:
+        parser.error("an interval needs two splits at least")
+    figures: list[Figure] = []
+    details: dict[str, object] = {}
+    for name in given.only:
+        data = data_sets.load(name, given.data, OUT / "real")
+        plan = PERSONAL[name]
+        study = accountant.calibrate(data.study.model_copy(update={"personal": plan}), EPSILON)
+        found: list[Measured] = []
+        for split in range(given.first, given.first + given.seeds):
+            began = time.monotonic()
+            found += on_split(name, study, data, plan, split)
+            print(f"{name}, split {split}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        figures += judged(name, found, data.holdout)
+        details[name] = [asdict(one) for one in found]
+    return judge("choice", figures, details)
+
+
+def on_split(name: str, study: Study, data: DataSet, plan: Personal, split: int) -> list[Measured]:
+    """All hospitals of one split."""
+    cohorts = data.source.draw(study, split)
+    models = shared_models(name, study, cohorts, split)
+    return [on_hospital(split, hospital, silo, models, plan) for hospital, silo in cohorts.silos.items()]
+
+
+def shared_models(name: str, study: Study, cohorts: Cohorts, split: int) -> dict[int, SharedModel]:
+    """The shared models of a simulated study by round, from the disk if it was simulated before."""
+    folder = KEPT / f"{name}-{split}-{study.digest[:12]}"
+    if not folder.exists():
+        models = [SharedModel.start(study)]
+        simulate(study, cohorts, seed=split, after_round=models.append)
+        beside = folder.with_suffix(".new")
+        beside.mkdir(parents=True, exist_ok=True)
+        for model in models:
+            model.save(beside / f"{model.round}.safetensors")
+        beside.replace(folder)
+    return {int(path.stem): SharedModel.load(path) for path in folder.glob("*.safetensors")}
+
+
+def on_hospital(split: int, hospital: str, silo: Silo, models: Mapping[int, SharedModel], plan: Personal) -> Measured:
+    """Train, choose and measure at one hospital."""
+    shared = models[max(models)]
+    entropy = RepeatableEntropy(split, hospital)
+    personal = personal_model(models, silo.training, plan, entropy=entropy)
+    choice = choose(models, silo.training, plan, entropy=entropy)
+    chosen: Model = shared if choice.candidate == SHARED else personal
+    if choice.candidate in REFITTED:
+        chosen = PersonalModel.start(shared, choice.heads)
+    held, auc, loss = silo.held_out, {}, {}
+    first = shared.predict(held.inputs, held.domains)
+    for method, model in (("personal", personal), ("chosen", chosen)):
+        found = paired(first, model.predict(held.inputs, held.domains), held.labels, held.patients, shared.family)
+        auc[method] = None if found.auc is None else found.auc.value
+        loss[method] = 0.0 if found.loss is None else found.loss.value
+    expected = {one.candidate: one.gain for one in choice.compared}.get(choice.candidate, 0.0)
+    return Measured(split, hospital, choice.candidate, expected, auc, loss)
+
+
+def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]:
+    """Per hospital, and in the mean over hospitals. `holdout` is the share of patients that is measured."""
+    figures, worse_at = [], []
+    wider = float(np.sqrt(1.0 + len({one.split for one in found}) * holdout / (1.0 - holdout)))
+    for hospital in dict.fromkeys(one.hospital for one in found):
+        own = [one for one in found if one.hospital == hospital]
+        for method in ("personal", "chosen"):
+            auc = interval([one.auc[method] for one in own])
+            loss = interval([one.loss[method] for one in own])
+            if method == "chosen" and _worse(auc.widened(wider), loss.widened(wider)):
+                worse_at.append(hospital)
+            wanted = "shown" if method == "personal" else "not worse beyond noise"
+            names = [one.chosen for one in own]
+            counts = ", ".join(f"{choice} {names.count(choice)}" for choice in dict.fromkeys(names))
+            figures.append(
+                Figure(
+                    f"{name}, {hospital}, {method} less shared: AUC / log loss",
+                    wanted,
+                    f"{auc.signed(4)} / {loss.signed(4)}" + (f" ({counts})" if method == "chosen" else ""),
+                    method == "personal" or not _worse(auc, loss),
+                )
+            )
+    for method in ("personal", "chosen"):
+        gains = [mean_over_hospitals(found, method, figure) for figure in ("auc", "loss")]
+        figures.append(
+            Figure(
+                f"{name}, mean over hospitals, {method} less shared: AUC / log loss",
+                "shown" if method == "personal" else "> 0 / < 0",
+                f"{gains[0].signed(4)} / {gains[1].signed(4)}",
+                method == "personal" or (gains[0].mean > 0.0 > gains[1].mean),
+            )
+        )
+    expected = float(np.mean([one.expected for one in found]))
+    came = float(np.mean([-one.loss["chosen"] for one in found]))
+    overlapping = "worse with the chosen model, intervals widened for overlapping splits"
+    figures.append(Figure(f"{name}, hospitals {overlapping}", "shown", ", ".join(worse_at) or "none", met=True))
+    told = f"{expected:.4f}, {came:.4f}"
+    figures.append(Figure(f"{name}, chosen: log loss lower as compared, as it came", "shown", told, met=True))
+    return figures
+
+
+def mean_over_hospitals(found: Sequence[Measured], method: str, figure: str) -> Interval:
+    """The mean over hospitals, with its interval over the splits."""
+    splits = sorted({one.split for one in found})
+    values = [[getattr(one, figure)[method] for one in found if one.split == split] for split in splits]
+    return interval([_mean(own) for own in values])
+
+
+def interval(values: Sequence[float | None]) -> Interval:
+    """Of the splits that have a value, 0 if none has. It counts split and noise; the patients are the same."""
+    return Interval.of([value for value in values if value is not None] or [0.0])
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else 0.0
+
+
+def _worse(auc: Interval, loss: Interval) -> bool:
+    """Whether a lower AUC or a higher loss is more than chance explains."""
+    return auc.most < 0.0 or loss.least > 0.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""The 30 studies, and what their authors expect: written down before any forecast or outcome was looked at.
+
+Sources of the expectations. `cohort`: sizes, shares and prevalence are the law's own; its effect is the AUC of a normal
+logit of that deviation at that prevalence, rounded to .01. `exam`: the same law seen through noisy columns, .02 less.
+`diabetes`: Strack et al. 2014 (BioMed Research International 781670) for patients, races and readmission; .65 is the
+usual AUC of regressions on readmission within 30 days (Kansagara et al. 2011, JAMA 306: .55 to .65 of most models; a
+little above on this cohort). `adult`: the census shares and the quarter above 50,000 of its UCI page, .90 as
+regressions on it are published. `heart`: sizes and half of the patients ill as on its UCI page, .88 as in Detrano et
+al. 1989 and the many regressions since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from bench.accuracy.forecast import laws, tables
+from bench.accuracy.private_heads import FINDINGS, RANGE
+from bench.places import DEMO
+from deploy.demo.cohort import SITE_PATIENTS
+from policies.accounting import accountant
+from policies.documents.study import DataSchema, Study
+from silo_agent.data.records import Records
+
+HELD_OUT: Final = 0.2
+"""Share of a hospital's patients who do not train: one of `measuring.FOLDS` fifths of real ones."""
+SITES: Final = (2750, 2125, 1625, 1375, 1000, 726)
+"""Patients of the EXAM hospitals, of whom four fifths train: about as many as in `bench.accuracy.private_heads`."""
+RACES: Final = (0.77, 0.19, 0.02, 0.02)
+PEOPLE: Final = (0.29, 0.61, 0.05, 0.05)
+AGES: Final = (0.12, 0.09, 0.42, 0.37)
+GROUPS: Final = (0.54, 0.14, 0.16, 0.03, 0.13)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One study. `effect` and `prevalence` are what its author expects; `sizes` are all patients by hospital."""
+
+    name: str
+    kind: str
+    epsilon: float
+    sizes: tuple[int, ...]
+    shares: tuple[float, ...]
+    prevalence: float
+    effect: float
+    spread: float = 0.0
+    difference: float = 0.0
+    changes: tuple[tuple[str, Any], ...] = ()
+    """Fields of `heads` that differ from the plan of the others."""
+
+    @property
+    def study(self) -> Study:
+        """The study, with the noise that its epsilon allows."""
+        data = self._data()
+        inputs = DataSchema.model_validate(data).inputs
+        silos = tables.HEART if self.kind == "heart" else [f"hospital-{number}" for number in range(len(self.sizes))]
+        document = {
+            "version": 1,
+            "name": self.name,
+            "purpose": "Compare a forecast with what the study comes to.",
+            "silos": list(silos),
+            "min_silos": len(silos),
+            "data": data,
+            "model": {"encoder": "raw", "hidden": [], "representation": inputs, "seed": 1},
+            "heads": {
+                "solver": "hierarchical", "pooled_rounds": 3, "domain_rounds": 5, "clip": 0.5, "max_step": 30.0,
+                "pooled_noise": 2.5, "domain_noise": 1.0, **dict(self.changes),
+            },
+            "encoder": {
+                "rounds": 0, "steps": 1, "sampling_rate": 1.0, "batch_size": 1, "learning_rate": 1.0, "noise": 1.0,
+            },
+            "evaluation": {"bins": 10, "noise": 1.0},
+            "privacy": {
+                "delta": 1e-4 if self.kind == "heart" else 1e-5,
+                "mode": "distributed",
+                "colluders": 1,
+                "count_noise": 40.0,
+                "max_patients": 100_000,
+            },
+        }  # fmt: skip
+        return accountant.calibrate(Study.model_validate(document), self.epsilon)
+
+    def records(self, seed: int) -> Mapping[str, Records]:
+        """The records of one run, by silo."""
+        if self.kind == "cohort":
+            return self._law.records(seed)[0]
+        if self.kind == "exam":
+            return laws.exam(self.study, seed)[0]
+        if self.kind == "heart":
+            return tables.heart()
+        return tables.dealt(tables.adult() if self.kind == "adult" else tables.diabetes(), self.sizes, seed)
+
+    def test(self, seed: int) -> Records | None:
+        """Patients whom no silo has, of a law; None of a data set."""
+        if self.kind == "cohort":
+            return self._law.records(seed)[1]
+        return laws.exam(self.study, seed)[1] if self.kind == "exam" else None
+
+    @property
+    def _law(self) -> laws.Cohort:
+        return laws.Cohort(self.sizes, self.shares, self.prevalence, self.spread, self.difference)
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether the records are real ones, which may not be at hand."""
+        return self.kind in {"heart", "adult", "diabetes"}
+
+    def _data(self) -> dict[str, Any]:
+        if self.kind == "cohort":
+            return _cohort_data(len(self.shares))
+        if self.kind == "exam":
+            return _exam_data()
+        return {"heart": tables.heart_data(), "adult": tables.ADULT, "diabetes": tables.DIABETES}[self.kind]
+
+
+def _cohort_data(domains: int) -> dict[str, Any]:
+    return {
+        "label": {"column": "ill", "positive": [1], "negative": [0]},
+        "domain": [
+            {
+                "column": "group",
+                "values": list(range(domains)),
+                "names": [f"group-{number}" for number in range(domains)],
+            }
+        ],
+        "features": [
+            {"kind": "number", "column": f"finding-{number}", "minimum": -RANGE, "maximum": RANGE}
+            for number in range(FINDINGS)
+        ],
+    }
+
+
+def _exam_data() -> dict[str, Any]:
+    study = DEMO / "exam" / "study.yaml"
+    return dict(yaml.safe_load(study.read_text(encoding="utf-8"))["data"])
+
+
+def _cohort(name: str, epsilon: float, **changes: Any) -> Case:
+    usual: dict[str, Any] = {
+        "sizes": SITES, "shares": GROUPS, "prevalence": 0.12, "effect": 0.9, "spread": 2.2, "difference": 0.8,
+    }  # fmt: skip
+    return Case(f"cohort-{name}", "cohort", epsilon, **(usual | changes))
+
+
+def _part(divisor: int) -> tuple[int, ...]:
+    return tuple(size // divisor for size in SITES)
+
+
+def _adult(name: str, epsilon: float, sizes: tuple[int, ...]) -> Case:
+    return Case(f"adult-{name}", "adult", epsilon, sizes, PEOPLE, 0.24, 0.9)
+
+
+def _diabetes(name: str, epsilon: float, sizes: tuple[int, ...]) -> Case:
+    return Case(f"diabetes-{name}", "diabetes", epsilon, sizes, RACES, 0.11, 0.65)
+
+
+_HEART: Final = (303, 294, 123, 200)
+_STAYS: Final = (14_000,) * 5
+CASES: Final = (
+    *(_cohort(f"at-{epsilon:g}", epsilon) for epsilon in (1.0, 2.0, 4.0, 8.0)),
+    _cohort("half", 2.0, sizes=_part(2)),
+    _cohort("quarter", 1.0, sizes=_part(4)),
+    _cohort("large", 0.5, sizes=tuple(4 * size for size in SITES)),
+    _cohort("rare", 4.0, prevalence=0.03, effect=0.92),
+    _cohort("common", 1.0, prevalence=0.3, effect=0.88),
+    _cohort("two-groups", 1.0, shares=(0.5, 0.5), difference=0.3),
+    _cohort("alike", 2.0, difference=0.0),
+    _cohort("apart", 4.0, difference=1.5),
+    _cohort("weak", 4.0, spread=0.8, effect=0.71),
+    _cohort("weaker", 8.0, spread=0.5, effect=0.64),
+    _cohort("faint", 0.5, sizes=_part(4), spread=0.35, effect=0.6),
+    _cohort("tiny", 0.5, sizes=(200,) * 3, spread=0.8, effect=0.71),
+    _cohort("small", 1.0, sizes=(400,) * 3, spread=0.5, effect=0.64),
+    _cohort("hopeless", 0.5, sizes=(300,) * 4, prevalence=0.1, spread=0.5, effect=0.64),
+    *(Case(f"exam-at-{epsilon:g}", "exam", epsilon, SITE_PATIENTS, GROUPS, 0.12, 0.88) for epsilon in (1.0, 4.0, 8.0)),
+    _diabetes("at-1", 1.0, _STAYS),
+    _diabetes("at-4", 4.0, _STAYS),
+    _diabetes("at-8", 8.0, _STAYS),
+    _diabetes("small", 0.5, (1500,) * 3),
+    _adult("at-half", 0.5, (7000,) * 4),
+    _adult("at-4", 4.0, (7000,) * 4),
+    _adult("small", 1.0, (500,) * 4),
+    Case("heart-at-1", "heart", 1.0, _HEART, AGES, 0.55, 0.88),
+    Case("heart-at-8", "heart", 8.0, _HEART, AGES, 0.55, 0.88),
+)

@@ -1,0 +1,1 @@
+"""What published papers measured, measured again with FedWard's own parts."""

@@ -1,0 +1,1 @@
+"""What steps, rounds, sums, commands and revocations take."""
