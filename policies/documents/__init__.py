@@ -5,10 +5,8 @@ price or records a charge.
 """
 
 __all__ = [
-    "compare",
     "document",
     "draft",
-    "explain",
     "policy",
     "predecessor",
     "recipes",
@@ -16,5 +14,6 @@ __all__ = [
     "sections",
     "study",
     "terms",
+    "words",
     "writing",
 ]

@@ -6,14 +6,12 @@ the fields and a fix, and lists all faults of its subject at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policies.documents.data_schema import BINARY
+from policies.documents.fields import StudyFields
 from policies.documents.sections import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
-
-if TYPE_CHECKING:
-    from policies.documents.study import Study
 
 _MOST_ROUNDS: Final = 400
 """The most that a policy may allow (`limits.rounds`)."""
@@ -27,7 +25,7 @@ _ROUNDED: Final = 0.01
 """How far shares that an author has rounded may sum from 1."""
 
 
-def require_consistent(study: Study) -> None:
+def require_consistent(study: StudyFields) -> None:
     """Raise ValueError if fields of the study contradict each other."""
     if len(set(study.silos)) != len(study.silos):
         msg = "a silo is listed twice"
@@ -63,7 +61,7 @@ def require_consistent(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _outcome(study: Study) -> None:
+def _outcome(study: StudyFields) -> None:
     label = study.data.label
     known, kind = (OF_CLASSES, "classes") if label.number is None else (OF_NUMBERS, "a number")
     foreign = [metric for metric in study.publish if metric not in known]
@@ -93,7 +91,7 @@ def _outcome(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _expected(study: Study) -> None:
+def _expected(study: StudyFields) -> None:
     expected, domains = study.expected, len(study.data.domains)
     if expected is None:
         return
@@ -111,7 +109,7 @@ def _expected(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _model(study: Study) -> None:
+def _model(study: StudyFields) -> None:
     image, encoder = study.data.image, study.model.encoder
     if (image is None) != (encoder in {"mlp", "raw", "linear"}):
         msg = (
@@ -134,7 +132,7 @@ def _model(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _raw(study: Study) -> None:
+def _raw(study: StudyFields) -> None:
     inputs, model = study.data.inputs, study.model
     faults = {
         f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
@@ -154,7 +152,7 @@ def _raw(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _linear_encoder(study: Study) -> None:
+def _linear_encoder(study: StudyFields) -> None:
     model = study.model
     faults = {
         "nothing bounds what it gives, so it is only for data declared public; set privacy.mode to none, or choose mlp"
@@ -170,7 +168,7 @@ def _linear_encoder(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _beside(study: Study) -> None:
+def _beside(study: StudyFields) -> None:
     model, reads = study.model, study.head_inputs
     if not (model.skip or model.random_features):
         return
@@ -191,7 +189,7 @@ def _beside(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _personal(study: Study) -> None:
+def _personal(study: StudyFields) -> None:
     plan, model = study.personal, study.model
     if plan is None:
         return
@@ -208,7 +206,7 @@ def _personal(study: Study) -> None:
         raise ValueError("; ".join(found))
 
 
-def _recipe(study: Study) -> None:
+def _recipe(study: StudyFields) -> None:
     recipe, heads, encoder = study.composition, study.heads, study.encoder
     raw = study.model.encoder == "raw"
     faults = {
@@ -262,14 +260,14 @@ def _recipe(study: Study) -> None:
         raise ValueError("; ".join(found))
 
 
-def _wanted(study: Study, field: str) -> bool:
+def _wanted(study: StudyFields, field: str) -> bool:
     """Whether a field, `part.field`, is there and above 0."""
     part, name = field.split(".")
     section = getattr(study, part)
     return section is not None and bool(getattr(section, name))
 
 
-def _invariance(study: Study) -> None:
+def _invariance(study: StudyFields) -> None:
     """What IRM and GroupDRO need: environments, and at the encoder the trainer that has them."""
     encoder, personal = study.encoder, study.personal
     fields = [str(term.field) for term in TERMS if term.environments]
@@ -301,7 +299,7 @@ def _invariance(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _linear_recipe(study: Study) -> None:
+def _linear_recipe(study: StudyFields) -> None:
     """All that Algorithm 2 leaves no room for, at once. `_recipe` has what it has in common with other recipes."""
     model, heads, encoder, inputs = study.model, study.heads, study.encoder, study.data.inputs
     faults = {
@@ -331,14 +329,14 @@ def _linear_recipe(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _calibration(study: Study) -> None:
+def _calibration(study: StudyFields) -> None:
     calibration = study.heads.calibration
     if calibration != "none" and not study.model.bias:
         msg = f"heads.calibration {calibration} moves the biases, and model.bias is false; leave it out"
         raise ValueError(msg)
 
 
-def _rounds(study: Study) -> None:
+def _rounds(study: StudyFields) -> None:
     heads, classes = study.heads, study.data.label.count
     if study.encoder.rounds is not None and study.encoder.rounds < study.encoder.warm_up:
         msg = f"encoder.rounds {study.encoder.rounds} must not lie below encoder.warm_up {study.encoder.warm_up}"
@@ -371,13 +369,13 @@ def _rounds(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _what_widens(study: Study) -> str:
+def _what_widens(study: StudyFields) -> str:
     if study.model.random_features:
         return "model.representation or model.random_features"
     return "model.representation"
 
 
-def _sealed_steps(study: Study) -> None:
+def _sealed_steps(study: StudyFields) -> None:
     encoder = study.encoder
     faults = {
         f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1, for all patients take part": (
@@ -401,7 +399,7 @@ def _sealed_steps(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _noise(study: Study) -> None:
+def _noise(study: StudyFields) -> None:
     noises = {
         "heads.pooled_noise": study.heads.pooled_noise,
         "heads.domain_noise": study.heads.domain_noise,

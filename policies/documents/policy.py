@@ -23,8 +23,9 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from common import names
 from policies.documents import bounds
+from policies.documents.data_schema import Code, ColumnName
 from policies.documents.document import Closed, read_document
-from policies.documents.study import Code, ColumnName, Metric, Name
+from policies.documents.sections import Metric, Name
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]

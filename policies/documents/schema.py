@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from policies.documents import data_schema, sections, study
+from policies.documents import data_schema, fields, sections, study
 from policies.documents.policy import Policy
 
 SCHEMA_FILE: Final = Path(__file__).parents[1] / "policy.schema.json"
@@ -31,11 +31,11 @@ def study_schema() -> str:
     The texts are read from the source here, and not by pydantic, so that only whoever asks for the schema waits.
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **study.Study.model_json_schema()}
-    for module in (study, sections, data_schema):
+    for module in (fields, sections, data_schema):
         for part in ast.parse(inspect.getsource(module)).body:
             if isinstance(part, ast.ClassDef):
-                fields = schema if part.name == "Study" else schema["$defs"].get(part.name, {})
-                _describe(fields.get("properties", {}), part)
+                found = schema if part.name == "StudyFields" else schema["$defs"].get(part.name, {})
+                _describe(found.get("properties", {}), part)
     return json.dumps(schema, indent=2) + "\n"
 
 

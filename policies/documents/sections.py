@@ -8,9 +8,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, mode
 from pydantic_core import PydanticCustomError
 
 from common import names
-from policies.documents import bounds
+from policies.documents import bounds, recipes
 from policies.documents.document import Closed
-from policies.documents.recipes import registry
 
 Name = Annotated[str, Field(pattern=f"^{names.PATTERN}$", max_length=63)]
 Purpose = Annotated[str, Field(min_length=1, max_length=2000), bounds.text(2000, lines=True)]
@@ -36,15 +35,13 @@ _LONGER_CLIP: Final = (
 
 def _known(name: str) -> str:
     """The name of a registered recipe. The error's type is that of a value which the schema does not have."""
-    if name in registry.RECIPES:
+    if name in recipes.RECIPES:
         return name
     kind = "literal_error"
-    raise PydanticCustomError(
-        kind, "Input should be {expected}", {"expected": " or ".join(map(repr, registry.RECIPES))}
-    )
+    raise PydanticCustomError(kind, "Input should be {expected}", {"expected": " or ".join(map(repr, recipes.RECIPES))})
 
 
-Recipe = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": list(registry.RECIPES), "type": "string"})]
+Recipe = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": list(recipes.RECIPES), "type": "string"})]
 """How encoder and heads are learned and aggregated (`policies.documents.recipes`, docs/design/recipes.md)."""
 
 

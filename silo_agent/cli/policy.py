@@ -20,12 +20,12 @@ import typer
 import policies
 from common import durable
 from policies.decision import decide
-from policies.documents.compare import Change, Difference, differences
 from policies.documents.document import DocumentError
-from policies.documents.explain import explain
 from policies.documents.policy import Policy, load_policy
 from policies.documents.schema import policy_schema
 from policies.documents.study import Study, load_study
+from policies.documents.words.compare import Change, Difference, differences
+from policies.documents.words.explain import explain
 from policies.plan import quorum
 from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption

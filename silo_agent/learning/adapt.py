@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from policies.documents.recipes.composition import Part
+from policies.documents.recipes import Part
 from policies.documents.study import Personal, Study
 from policies.plan import shapes
 from silo_agent.data.records import Records

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from policies.documents.recipes.composition import Part
+from policies.documents.recipes import Part
 from silo_agent.data.errors import LISTED, DataError
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY

@@ -8,7 +8,7 @@ import pytest
 from audit.scenes import silo
 from bench.attacks import audit
 from policies.accounting import accountant
-from policies.documents.recipes.registry import RECIPES
+from policies.documents.recipes import RECIPES
 from policies.documents.study import Study
 from protos.messages import Tensor
 from silo_agent.learning.model import SharedModel

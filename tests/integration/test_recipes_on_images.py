@@ -6,7 +6,7 @@ import pytest
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo
-from policies.documents.recipes.registry import RECIPES
+from policies.documents.recipes import RECIPES
 from policies.documents.study import Study
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.learning.model import SharedModel

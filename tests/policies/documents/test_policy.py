@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 import policies
 from policies.documents import policy as policy_module
-from policies.documents.compare import value_of
 from policies.documents.document import MAX_BYTES, DocumentError
 from policies.documents.policy import Policy, load_policy
+from policies.documents.words.compare import value_of
 from policies.refusals import Reason
 
 SAMPLES = Path(policies.__file__).parent / "samples"

@@ -15,8 +15,6 @@ from support.studies import tiny_document, tiny_study
 
 NUMBER = {"column": "y", "minimum": 0, "maximum": 30}
 DAYS = {"positive": [], "negative": [], "minimum": 0, "maximum": 30}
-CALIBRATED = {"heads.calibration": "pooled", "heads.calibration_noise": 25.0}
-RAW = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
 IMAGE = {"column": "scan", "height": 28, "width": 28}
 OUTSIDE = {"outside": "clip"}
 
@@ -56,36 +54,10 @@ def test_a_missing_study_is_named(tmp_path):
         load_study(tmp_path / "study.yaml")
 
 
-def test_widths_and_domains_follow_from_the_schema(make_study):
-    domain = [
-        {"column": "group", "values": ["a", "b"], "names": ["a", "b"]},
-        {"column": "age", "edges": [40, 60], "names": ["young", "middle", "old"]},
-    ]
-    study = make_study({"data.domain": domain})
-    assert study.data.domains == ("a young", "a middle", "a old", "b young", "b middle", "b old")
-    assert study.data.inputs == 2 + 3
-    assert study.rounds == 5
-
-
-def test_a_calibration_is_one_round_more_in_which_no_encoder_is_trained(make_study):
-    plain, study = make_study(), make_study(CALIBRATED)
-    assert (study.rounds, study.head_rounds, study.encoder_rounds) == (6, 5, plain.encoder_rounds)
-    assert study.digest != plain.digest
-
-
 def test_unknown_fields_are_refused(make_study):
     content = {**make_study().model_dump(), "code": "import os"}
     with pytest.raises(ValidationError, match="code"):
         Study.model_validate(content)
-
-
-def test_what_a_head_reads_follows_from_the_model(make_study):
-    assert make_study().head_inputs == 4
-    assert make_study({"model.skip": True}).head_inputs == 4 + 5
-    assert make_study({"model.skip": True, "model.random_features": 7}).head_inputs == 4 + 5 + 7
-    raw = make_study(RAW | {"model.random_features": 7})
-    assert (raw.head_inputs, raw.head_row) == (12, 13)
-    assert make_study({"model.bias": False}).head_row == 4
 
 
 def test_a_number_has_a_range_and_no_classes(make_study):

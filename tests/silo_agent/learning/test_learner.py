@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from crypto.rings.rings import RINGS, ring_of
-from policies.documents.recipes import registry as recipes
+from policies.documents import recipes
 from policies.plan import shapes
 from policies.plan.release import plan
 from policies.refusals import Reason, Refused

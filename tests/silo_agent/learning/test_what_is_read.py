@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.documents.recipes import registry as recipes
+from policies.documents import recipes
 from policies.plan import shapes
 from policies.plan.release import plan
 from protos.messages import Place, Tensor

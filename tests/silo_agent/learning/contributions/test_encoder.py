@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.documents.recipes.registry import RECIPES
+from policies.documents.recipes import RECIPES
 from policies.documents.terms import TERMS
 from policies.plan import shapes
 from policies.plan.release import plan

@@ -9,8 +9,8 @@ from scipy.stats import norm
 
 import policies
 from policies.accounting.accountant import gaussian_epsilon
-from policies.documents.explain import explain, guess
 from policies.documents.policy import load_policy
+from policies.documents.words.explain import explain, guess
 
 SAMPLES = sorted((Path(policies.__file__).parent / "samples").glob("*.yaml"))
 CHANGES = {

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.decision import decide
-from policies.documents.compare import Change, differences, value_of
 from policies.documents.policy import Policy
+from policies.documents.words.compare import Change, differences, value_of
 from policies.refusals import Refused
 
 # Every patient takes part in every step: priced by a closed formula, so that hundreds of decisions are quick.

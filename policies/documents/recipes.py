@@ -1,4 +1,6 @@
-"""What a recipe is made of. Everything else reads these properties; no code asks for a recipe by its name.
+"""The recipes that a study may name: what is shared, what is kept, how heads are aggregated.
+
+Everything else reads the properties of a row; no code asks for a recipe by its name.
 
 Guarantees that a part which feeds an upload is trained in the clipped, noised, charged step, whether it is shared or
 kept: a recipe says where a part lies, and cannot say that it is trained in another way.
@@ -6,7 +8,9 @@ kept: a recipe says where a part lies, and cannot say that it is trained in anot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 Heads = Literal["solved", "hessians", "counts", "averaged", "kept"]
@@ -92,3 +96,44 @@ class Composition:
     def shares(self) -> bool:
         """Whether a part of the model is shared."""
         return self.kept != frozenset(PARTS)
+
+
+_TABLE: Final = (
+    # FedWard's own: second-order sums at the common heads, solved; then the encoder with the heads frozen.
+    Composition("second-order", "docs/design/heads.md", heads="solved", order="alternating"),
+    # FedDAR-SA: local heads, averaged with their Hessians (Eq. 8); then the encoder with the heads frozen.
+    Composition("feddar-sa", "FedDAR, ICLR 2023, Algorithm 1", heads="hessians", order="alternating", public=True),
+    # FedDAR-WA: local heads, averaged with numbers of patients; then the encoder with the heads frozen.
+    Composition("feddar-wa", "FedDAR, ICLR 2023, Algorithm 1", heads="counts", order="alternating", public=True),
+    # FedDAR's Algorithm 2: heads in closed form, then one step of a linear encoder and its QR.
+    Composition(
+        "feddar-linear", "FedDAR, ICLR 2023, Algorithm 2", heads="solved", order="alternating", public=True, linear=True
+    ),
+    # FedAvg: encoder and one head for all are trained together and averaged.
+    Composition("fedavg", "McMahan et al. 2017", heads="averaged", one_head=True),
+    # FedAvg with a head for each domain.
+    Composition("multi-head-fedavg", "FedDAR, ICLR 2023, Table 2", heads="averaged"),
+    # FedProx: FedAvg, and a silo's weights are drawn to where the round began.
+    Composition("fedprox", "Li et al. 2020, Eq. 2", heads="averaged", needs=(("encoder.proximal",),)),
+    # FedSR: FedAvg with an encoder that is drawn at random, L2R and CMI in every record's loss.
+    Composition("fedsr", "Nguyen et al. 2022", heads="averaged", needs=(("encoder.l2r",), ("encoder.cmi",))),
+    # Ditto: a shared model by FedAvg, and at every silo a personal model that is held close to it.
+    Composition("ditto", "Li et al. 2021, Algorithm 1", heads="averaged", needs=(("personal.ditto",),)),
+    # PerInvFL: a personal model that holds in all environments of a silo, pulled to a shared one.
+    Composition(
+        "perinvfl",
+        "Tang, Guo, Zhang 2022, Algorithm 1",
+        heads="averaged",
+        needs=(("data.environment",), ("personal.ditto",), ("personal.irm", "personal.group_dro")),
+    ),
+    # LG-FedAvg: every silo keeps an encoder of its own under shared heads. FedPer is its mirror image.
+    Composition("lg-fedavg", "Liang et al. 2020", heads="averaged", encoder="kept"),
+    # FedPer: a shared encoder under heads that every silo keeps; one step trains both.
+    Composition("fedper", "Arivazhagan et al. 2019", heads="kept"),
+    # FedRep: FedPer, but the first steps of a round train the silo's heads alone, the others the encoder alone.
+    Composition("fedrep", "Collins et al. 2021", heads="kept", order="heads-first", needs=(("encoder.head_steps",),)),
+    # Nothing is shared: every silo trains encoder and heads alone, by the same charged steps. The baseline.
+    Composition("local", "Liang et al. 2020, the baseline", heads="kept", encoder="kept"),
+)
+RECIPES: Final[Mapping[str, Composition]] = MappingProxyType({row.name: row for row in _TABLE})
+"""Every recipe by its name, in the order in which documents list them."""
