@@ -16,7 +16,7 @@ from typing import Final
 from policies.accounting import accountant
 from policies.documents.policy import OLDEST, Policy
 from policies.documents.study import Study, require_bounds
-from policies.plan import grids, memory, quorum
+from policies.plan import architectures, grids, memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
@@ -250,7 +250,7 @@ def _check_plan(policy: Policy, study: Study, number: int, attempt: int) -> Iter
     yield from _unless(
         study.rounds <= limits.rounds,
         Reason.TOO_MANY_ROUNDS,
-        f"study.heads plans {study.rounds} rounds; policy.limits.rounds allows {limits.rounds}",
+        f"{_planned_rounds(study)}; policy.limits.rounds allows {limits.rounds}",
     )
     last = plan(study).last
     yield from _unless(
@@ -258,6 +258,17 @@ def _check_plan(policy: Policy, study: Study, number: int, attempt: int) -> Iter
         Reason.NOT_IN_PLAN,
         f"round {number}, attempt {attempt} is not in the plan of study.heads, rounds 0 to {last}, attempts from 1;"
         f" policy.limits.rounds counts the training rounds, 1 to {study.rounds}",
+    )
+
+
+def _planned_rounds(study: Study) -> str:
+    """Which fields plan how many rounds, in words."""
+    if not study.encoder.sealed_steps:
+        return f"study.heads plans {study.rounds} rounds"
+    sealed = study.encoder_steps
+    return (
+        f"study.encoder.sealed_steps plans {sealed} rounds and study.heads {study.rounds - sealed},"
+        f" {study.rounds} together"
     )
 
 
@@ -290,7 +301,7 @@ def _check_model(policy: Policy, study: Study) -> Iterator[Why]:
         (
             weights <= limits.encoder_weights,
             Reason.ENCODER_TOO_LARGE,
-            f"study.model.hidden and study.model.representation make {weights} encoder weights",
+            _encoder_weights(study, weights),
             f"policy.limits.encoder_weights allows {limits.encoder_weights}",
         ),
         (
@@ -315,6 +326,19 @@ def _check_model(policy: Policy, study: Study) -> Iterator[Why]:
         ),
     ):
         yield from _unless(holds, reason, f"{asked}; {allowed}")
+
+
+def _encoder_weights(study: Study, weights: int) -> str:
+    """Which fields make how many weights, in words: an image network has its own before the layers that follow it."""
+    model, image = study.model, study.data.image
+    if image is None:
+        return f"study.model.hidden and study.model.representation make {weights} encoder weights"
+    own = architectures.weights(model, image)
+    named = "study.model.channels make" if model.encoder == "cnn" else f"study.model.encoder {model.encoder} makes"
+    return (
+        f"{named} {own} encoder weights and study.model.hidden and study.model.representation {weights - own},"
+        f" {weights} together"
+    )
 
 
 def _check_memory(policy: Policy, study: Study) -> Iterator[Why]:

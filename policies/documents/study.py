@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from policies.documents import bounds
-from policies.documents.consistency import require_consistent
+from policies.documents import bounds, consistency
 from policies.documents.data_schema import (
     BINARY,
     NUMBER,
@@ -112,8 +111,16 @@ class Study(StudyFields):
     @model_validator(mode="after")
     def _check(self) -> Self:
         require_noisable(self.encoder, self.privacy.mode)
-        require_consistent(self)
-        return self
+        found = [fault.text for fault in consistency.faults(self)]
+        if not found:
+            return self
+        if len(found) == 1:
+            raise ValueError(found[0])
+        # Each is told as if it were the only one, on a line of its own.
+        told = [
+            InitErrorDetails(type="value_error", input=self.name, ctx={"error": ValueError(text)}) for text in found
+        ]
+        raise ValidationError.from_exception_data(type(self).__name__, told)
 
     def canonical(self) -> bytes:
         """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.

@@ -114,6 +114,13 @@ REFUSALS = [
     (Reason.SEALING, {"encoder_sealing": "ckks"}, {"encoder.sealing": "ring64"}, {}, ("study.encoder.sealing",)),
     (Reason.DELTA, {}, {"privacy.delta": 1e-4}, {}, ("policy.budget.delta", "study.privacy.delta")),
     (Reason.TOO_MANY_ROUNDS, {"limits.rounds": 4}, {}, {}, ("policy.limits.rounds", "study.heads")),
+    (
+        Reason.TOO_MANY_ROUNDS,
+        {"limits.rounds": 10},
+        {"encoder.sealed_steps": True, "encoder.sampling_rate": 1.0, "encoder.sealing": "ring64"},
+        {},
+        ("study.encoder.sealed_steps plans 80 rounds and study.heads 5, 85 together; policy.limits.rounds allows 10",),
+    ),
     (Reason.NOT_IN_PLAN, {}, {}, {"round": 7}, ("study.heads",)),
     (Reason.NOT_IN_PLAN, {}, {}, {"round": -1}, ("study.heads",)),
     (Reason.NOT_IN_PLAN, {}, {}, {"attempt": 0}, ("study.heads",)),
@@ -131,6 +138,25 @@ REFUSALS = [
         {},
         {},
         ("policy.limits.encoder_weights", "study.model"),
+    ),
+    (
+        Reason.ENCODER_TOO_LARGE,
+        {},
+        {"model.encoder": "resnet18", "data.image": IMAGE},
+        {},
+        (
+            (
+                "study.model.encoder resnet18 makes 11170240 encoder weights and study.model.hidden and"
+                " study.model.representation 4180, 11174420 together; policy.limits.encoder_weights allows 1000"
+            ),
+        ),
+    ),
+    (
+        Reason.ENCODER_TOO_LARGE,
+        {},
+        {"model.encoder": "cnn", "data.image": IMAGE},
+        {},
+        ("study.model.channels make 4896 encoder weights and study.model.hidden and",),
     ),
     (
         Reason.REPRESENTATION_TOO_LARGE,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from crypto.rings.rings import ring_of
-from policies.documents.study import parse_study
+from policies.documents.document import DocumentError
+from policies.documents.study import Study, load_study, parse_study
 from policies.plan.grids import SEALED_NORM
 
 NUMBER = {"column": "y", "minimum": 0, "maximum": 30}
@@ -373,3 +375,93 @@ def test_a_strong_pull_is_fine_if_irm_divides_the_loss_from_the_first_step(make_
     changes["personal"]["irm_after"] = 1
     with pytest.raises(ValidationError, match=r"personal\.ditto weighs at most exceeds 3\.8"):
         make_study(changes)
+
+
+SIX = {
+    "min_silos": 5,
+    "model.samples": 20,
+    "encoder.warm_up": 2,
+    "publish": ["mae"],
+    "expected": {"patients": [9, 9, 9]},
+    "pace": "padded",
+    "pace_seconds": 3000,
+}
+"""Faults of six subjects, by the fields that tell them."""
+TOLD = (
+    "min_silos 5 exceeds the 4 silos",
+    "model.samples draws from an encoder that encoder.cmi makes stochastic; set encoder.cmi or leave it out",
+    "encoder.warm_up 2 must lie below heads.pooled_rounds 2",
+    (
+        "publish lists mae, but data.label is classes; choose among accuracy, auc, balanced_accuracy, calibration,"
+        " expected_observed, false_negatives, patients"
+    ),
+    "expected.patients has 3 numbers; write one, or one for each of the 4 silos",
+    "pace_seconds 3000 must lie below deadlines.offer and deadlines.train",
+)
+
+
+def test_six_faults_of_six_subjects_are_told_at_once_in_the_order_of_the_document(make_study, tmp_path):
+    """Each on a line of its own, in the words in which it is told alone."""
+    with pytest.raises(ValidationError) as caught:
+        make_study(SIX)
+    told = tuple(error["msg"].removeprefix("Value error, ") for error in caught.value.errors())
+    assert told == TOLD
+    assert list(SIX) == sorted(SIX, key=lambda field: list(Study.model_fields).index(field.split(".")[0]))
+    stated = make_study().model_dump(mode="json")
+    for field, value in SIX.items():
+        section, _, name = field.partition(".")
+        if name:
+            stated[section][name] = value
+        else:
+            stated[field] = value
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(stated))
+    with pytest.raises(DocumentError) as document:
+        load_study(path)
+    assert document.value.faults == [f"field (document): Value error, {text}" for text in TOLD]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"privacy.colluders": 3}, "privacy.colluders 3 leaves no honest silo among min_silos 3"),
+        (
+            {"recipe": "multi-head-fedavg", "encoder.rounds": 2},
+            (
+                "recipe multi-head-fedavg trains the encoder in every round; leave encoder.rounds, encoder.every and"
+                " encoder.warm_up out"
+            ),
+        ),
+        (
+            {"recipe": "multi-head-fedavg", "encoder.sealed_steps": True},
+            (
+                "encoder.sealed_steps go with recipe second-order alone, without encoder.warm_up and encoder.every;"
+                " leave them out"
+            ),
+        ),
+        (
+            {"recipe": "multi-head-fedavg", "heads.solver": "hierarchical"},
+            "recipe multi-head-fedavg has no heads.solver hierarchical; leave it out",
+        ),
+        (
+            SCANS | {"model.encoder": "raw"},
+            "model.encoder raw and data.image do not fit: cnn and resnet18 read images, mlp, raw and linear none",
+        ),
+        (
+            {"data.label": NUMBER, "publish": ["auc"]},
+            "publish lists auc, but data.label is a number; choose among mae, mean_error, patients, r2",
+        ),
+    ],
+)
+def test_one_fault_is_told_as_one(changes, told, make_study):
+    """No rule tells what follows from a fault that another one has told."""
+    with pytest.raises(ValidationError) as caught:
+        make_study(changes)
+    assert [error["msg"] for error in caught.value.errors()] == [f"Value error, {told}"]
+
+
+def test_all_noises_that_do_not_fit_the_mode_are_told_at_once(make_study):
+    with pytest.raises(
+        ValidationError, match=r"heads\.pooled_noise is 0, evaluation\.noise is 0; noise must be 0 in all"
+    ):
+        make_study({"heads.pooled_noise": 0, "evaluation.noise": 0})
