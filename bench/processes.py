@@ -20,7 +20,7 @@ from deploy.local.federation import Federation
 from deploy.local.folders import empty
 from deploy.local.processes import FederationError
 from deploy.local.watching import bars, watch
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 
 @dataclass(frozen=True)

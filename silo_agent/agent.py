@@ -37,11 +37,11 @@ from silo_agent.core.turns import OutOfTurnError, Stage, Turn
 from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.errors import SiloError
 from silo_agent.gate import Gate
-from silo_agent.learning.beginning import begin, find
 from silo_agent.learning.errors import LearningError, ModelFileError
-from silo_agent.learning.kept import carry_over
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.kept_parts import carry_over
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.model.start import begin, find
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError

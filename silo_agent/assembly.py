@@ -25,11 +25,11 @@ from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.sources.sql import is_missing
 from silo_agent.data.table import Source, Written
 from silo_agent.gate import Gate
-from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.personal_process import Job, wanted_round
-from silo_agent.learning.private.draws import KeyedDraws
+from silo_agent.learning.noise.draws import KeyedDraws
+from silo_agent.learning.personal.process import Job, wanted_round
+from silo_agent.learning.personal.starter import PersonalStarter
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
@@ -119,7 +119,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             row_key(state.files.study(study.digest), credential, entropy),
         )
 
-    apart = Apart(job)
+    apart = PersonalStarter(job)
 
     agent = Agent(
         client,
@@ -269,7 +269,7 @@ def _wait(stop: threading.Event, seconds: float) -> None:
         raise Stopped
 
 
-def _resume(apart: Apart, state: State) -> None:
+def _resume(apart: PersonalStarter, state: State) -> None:
     """Go on with the personal models that an agent before this one left untrained, also of studies that are over."""
     for digest, *_ in state.studies():
         wanted = wanted_round(state.files.study(digest))

@@ -24,7 +24,7 @@ COMPARED = {
     "silo_agent/data/reader.py:Looked",
     "silo_agent/data/reader.py:Sorted",
     "silo_agent/data/table.py:Table",
-    "silo_agent/learning/private/dpsgd.py:EncoderUpdate",
+    "silo_agent/learning/dpsgd/training.py:EncoderUpdate",
     "silo_agent/protocol/key_store.py:Dealt",
     "silo_agent/protocol/key_store.py:Met",
     "silo_agent/protocol/key_store.py:Shared",
@@ -32,7 +32,7 @@ COMPARED = {
     "silo_agent/storage/state.py:Release",
 }
 """Those that no log may show, and that are compared by what they hold all the same."""
-SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/contributions/possible.py:Patients"}
+SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/releases/possible.py:Patients"}
 """Those that are the same only as themselves, and that a log may show."""
 
 

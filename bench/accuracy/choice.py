@@ -31,12 +31,12 @@ from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.accounting import accountant
 from policies.documents.study import Personal, Study
-from silo_agent.learning.choice.choice import REFITTED, SHARED
-from silo_agent.learning.choice.choosing import choose, personal_model
-from silo_agent.learning.evaluation.paired import paired
-from silo_agent.learning.evaluation.unknown_domain import Model
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.figures.paired import paired
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.choice import REFITTED, SHARED
+from silo_agent.learning.personal.cross_validation import choose, personal_model
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.unknown_domain import Model
 
 EPSILON: Final = 8.0
 SPLITS: Final = 10

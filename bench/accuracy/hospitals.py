@@ -25,7 +25,7 @@ from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 FLAMBY_SEED = flamby.SEEDS[0]
 

@@ -38,8 +38,8 @@ from policies.documents.study import load_study
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
-from silo_agent.learning.evaluation.evaluation import Estimate
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.evaluation import Estimate
+from silo_agent.learning.model.shared import SharedModel
 
 HERE = Path(__file__).parent / "digits"
 ANGLES = (0, 15, 30, 45, 60)

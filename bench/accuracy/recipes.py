@@ -34,8 +34,8 @@ from deploy.local.simulate.silos import Cohorts as Simulated
 from deploy.local.simulate.silos import Fixed, Silo
 from policies.accounting import accountant
 from policies.documents.study import Study
-from silo_agent.learning import kept
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model import kept_parts
+from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.storage.folders import StudyFolder
 
 EPSILON: Final = 8.0
@@ -166,7 +166,7 @@ def through_agents(
     study_file.write_text(yaml.safe_dump(study.model_dump(mode="json", exclude_defaults=True)), encoding="utf-8")
     ran = federated(study_file, files, policy_text(source), folder / "federation")
     homes = {silo: Place(folder / "federation").state(silo) / "studies" / study.digest for silo in files}
-    complete = {silo: kept.load(StudyFolder(home).model(study.rounds)) for silo, home in homes.items()}
+    complete = {silo: kept_parts.load(StudyFolder(home).model(study.rounds)) for silo, home in homes.items()}
     shared = area(
         {s: m.predict(cohorts.held_out[s].inputs, cohorts.held_out[s].domains) for s, m in complete.items()}, cohorts
     )

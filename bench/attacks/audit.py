@@ -55,12 +55,12 @@ from policies.plan.release import plan as plan_of
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.gate import Gate, Order
-from silo_agent.learning.contributions.encoder import UPDATE_STEPS
+from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private import noise
-from silo_agent.learning.private.draws import KeyedDraws
-from silo_agent.learning.private.rounded import RoundedGaussian
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise import gaussian
+from silo_agent.learning.noise.draws import KeyedDraws
+from silo_agent.learning.releases.encoder import UPDATE_STEPS
 from silo_agent.metrics import Metrics
 from silo_agent.storage.keyed.digests import Digests
 from silo_agent.storage.state import State
@@ -383,11 +383,11 @@ def weakened(factor: float) -> Iterator[None]:
         return RoundedGaussian(sigma * factor) if factor else _Nothing()
 
     def integers(stream: KeyStream, sigma: float, n: int) -> Integers:
-        return noise.discrete_gaussian(stream, sigma * factor, n) if factor else np.zeros(n, np.int64)
+        return gaussian.discrete_gaussian(stream, sigma * factor, n) if factor else np.zeros(n, np.int64)
 
     with (
-        patch("silo_agent.learning.private.dpsgd.RoundedGaussian", rounded),
-        patch("silo_agent.learning.private.release.discrete_gaussian", integers),
+        patch("silo_agent.learning.dpsgd.training.RoundedGaussian", rounded),
+        patch("silo_agent.learning.noise.noised_sum.discrete_gaussian", integers),
     ):
         yield
 

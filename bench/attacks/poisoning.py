@@ -30,8 +30,8 @@ from deploy.local.simulate.outcome import Exact, Measured
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study
 from silo_agent.learning.errors import SumError
-from silo_agent.learning.evaluation.own_patients import warnings
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.own_patients import warnings
 
 Floats = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, load_study
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 Floats = NDArray[np.float64]
 SEEDS = (401, 402, 403, 404, 405)

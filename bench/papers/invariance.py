@@ -40,8 +40,8 @@ from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays
 from policies.documents.study import Study
 from silo_agent.data.records import Records
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 
 SILOS: Final = ("east", "north", "south", "west")
 DISAGREE: Final = (0.05, 0.25)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bench import threads
 from bench.table import Figure, judge
-from silo_agent.learning.terms import deep_kernel, mk_mmd
+from silo_agent.learning.terms.losses import deep_kernel, mk_mmd
 
 REPETITIONS: Final = 100
 LEVEL: Final = 0.05

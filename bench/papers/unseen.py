@@ -40,8 +40,8 @@ from policies.documents.study import Study
 from silo_agent.data.images import Images
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.draws import public_draws
-from silo_agent.learning.terms.cmi import Prior, gaussian_kl
-from silo_agent.learning.terms.l2r import squared_norm
+from silo_agent.learning.terms.losses.cmi import Prior, gaussian_kl
+from silo_agent.learning.terms.losses.l2r import squared_norm
 
 KEPT: Final = OUT / "unseen"
 ANGLES: Final = (0, 15, 30, 45, 60, 75)

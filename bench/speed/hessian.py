@@ -1,7 +1,7 @@
 """Hessians of the heads in closed form against `torch.func.hessian` of the same loss: how many times faster.
 
 Both sides get the same float64 records, weights and heads, a bias included, and give the same matrix. The closed form
-is the family's (`silo_agent.learning.families`): probabilities from the head, then the sum. Each side makes logits in
+is the family's (`silo_agent.learning.outcomes`): probabilities from the head, then the sum. Each side makes logits in
 the way that is faster for it. CPU time of one thread, in turns: one of `torch.func.hessian`, some of the closed form; a
 ratio is of the two in one turn. Beside it stands what a silo does for a release, `second_order_sums`, which bounds and
 clips every record and makes the gradient as well.
@@ -22,8 +22,8 @@ from torch.nn import functional
 
 from bench import threads
 from bench.table import Figure, judge
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.sums import second_order_sums
+from silo_agent.learning.outcomes.registry import family_of
 
 WANTED = {(1, 16): 40.0, (1, 64): 40.0, (1, 256): 30.0, (9, 16): 40.0, (9, 64): 20.0}
 """By rows of a head and features."""

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from bench import threads
 from bench.table import Figure, judge
-from silo_agent.learning.terms.mk_mmd import GAMMAS, coefficients, compare, kernel_weights, power_problem
+from silo_agent.learning.terms.losses.mk_mmd import GAMMAS, coefficients, compare, kernel_weights, power_problem
 
 WANTED = {(64, 64): 3.0, (512, 64): 3.0, (64, 512): 8.0, (512, 512): 8.0}
 """Times as fast, by records of a batch and width."""

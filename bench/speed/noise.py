@@ -22,11 +22,11 @@ from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
+from silo_agent.learning.dpsgd.clipping import Grid
+from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
+from silo_agent.learning.dpsgd.training import train_encoder
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder, flatten
-from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.private.clipping import Grid
-from silo_agent.learning.private.dpsgd import train_encoder
-from silo_agent.learning.private.rounded import RoundedGaussian
+from silo_agent.learning.outcomes.registry import family_of
 
 WANTED_NANOSECONDS, WANTED_RATIO = 40.0, 1.15
 VALUES, RUNS = 2_000_000, 7

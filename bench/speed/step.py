@@ -26,9 +26,9 @@ from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.images import Images
 from silo_agent.data.records import Records
+from silo_agent.learning.dpsgd.training import train_encoder
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder
-from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.outcomes.registry import family_of
 
 NOISE, CLIP, RATE = 1.1, 1.0, 0.01
 WANTED_RATIO: Final = 1.15

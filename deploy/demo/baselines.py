@@ -26,7 +26,7 @@ from policies.documents.study import DataSchema, Model, Study
 from policies.plan.cost import Cost
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import build_encoder, flatten, unflatten
-from silo_agent.learning.evaluation.evaluation import auc
+from silo_agent.learning.figures.evaluation import auc
 
 # Inputs need no gradients, and Opacus' hooks do not need theirs; torch remarks on it once per process.
 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)

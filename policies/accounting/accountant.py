@@ -49,7 +49,7 @@ protected, not the person behind them.
 earlier releases. For plain Gaussians this is covered exactly (Smith and Thakurta 2022, fully adaptive composition). For
 Poisson-sampled releases the sum treats the choice as made beforehand, as is the custom; a policy that lists its
 studies' digests makes this literally true. The discrete Gaussian on the fine release grid is charged as the continuous
-Gaussian of the same deviation; silo_agent/learning/private/release.py raises the deviation for rounding and for
+Gaussian of the same deviation; silo_agent/learning/noise/noised_sum.py raises the deviation for rounding and for
 summing. The encoder's integer noise is the floor of a normal variable, on integers of exactly the charged sensitivity,
 so it needs no allowance; its sampler leaves out less than 2^-738 of the law for each value, which no delta that is
 accepted here could show (docs/design/noise.md, "Integer noise").

@@ -3,7 +3,7 @@
 A study's fields are a closed list, so none of these requests can be granted anyway. Instead of "unknown field" the
 author gets a reason, an explanation, and what to write instead. Only fields that the schema has refused are examined. A
 study that fits the schema is never refused here, whatever its columns are called. `personal` may ask for any of this,
-since the personal model never leaves. `silo_agent.learning.private.accountable` shows that the code itself does nothing
+since the personal model never leaves. `silo_agent.learning.dpsgd.examination` shows that the code itself does nothing
 of the kind.
 A term that FedWard has is refused by its entry in `terms`, which says that it is not per record; the words below are
 for what has no entry.

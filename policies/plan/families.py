@@ -1,6 +1,6 @@
 """The public sizes of each family of outcomes: rows of a head, cells of a metric sum.
 
-Guarantees that one place decides which family a study has. The silo computes with it (`silo_agent.learning.families`);
+Guarantees that one place decides which family a study has. The silo computes with it (`silo_agent.learning.outcomes`);
 a test there compares the two.
 """
 
@@ -26,7 +26,7 @@ class Form:
     """A family's name and sizes.
 
     Attributes:
-        name: name of the family's module in `silo_agent.learning.families`.
+        name: name of the family's module in `silo_agent.learning.outcomes`.
         classes: C, the rows of a domain's metric table.
         logits: R, the rows of K = k + 1 weights that one head has.
         cells_per_bin: cells that one bin of the score has in a metric sum; 0 if there is no score.

@@ -23,8 +23,8 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.learning.forecast.asked import Known
-    from silo_agent.learning.forecast.forecast import Forecast, Interval, Row
+    from silo_agent.forecast.asked import Known
+    from silo_agent.forecast.forecast import Forecast, Interval, Row
 
 HOW: Final = (
     "For a forecast of what it will be worth, write expected: {patients: ...} into the study, or give --patients."
@@ -61,7 +61,7 @@ def known(
 
 def _after(study: Study, policy: Policy, state: StateFolder, beginning: str) -> Known:
     from policies.documents.study import read_stored
-    from silo_agent.learning.forecast.earlier import known_after
+    from silo_agent.forecast.earlier import known_after
     from silo_agent.storage.opening import read_state
 
     if not state.database.is_file():
@@ -92,8 +92,8 @@ def made(
     if not patients and study.expected is None and known is None:
         return None
     # This loads torch, which no price needs.
-    from silo_agent.learning.forecast.asked import HELD_OUT, asked_of
-    from silo_agent.learning.forecast.forecast import forecast
+    from silo_agent.forecast.asked import HELD_OUT, asked_of
+    from silo_agent.forecast.forecast import forecast
 
     aside = HELD_OUT if held_out is None else held_out
     asked = asked_of(study, patients=patients, prevalence=prevalence, effect=effect, held_out=aside, known=known)
@@ -102,8 +102,8 @@ def made(
 
 def show(study: Study, found: Forecast, known: Known | None = None) -> None:
     """Print the forecast, what it starts from and what it means."""
-    from silo_agent.learning.forecast.forecast import counted
-    from silo_agent.learning.forecast.verdict import NAMES, sentences
+    from silo_agent.forecast.forecast import counted
+    from silo_agent.forecast.verdict import NAMES, sentences
 
     name, asked = NAMES[found.figure], found.asked
     heading = (
@@ -140,7 +140,7 @@ def show(study: Study, found: Forecast, known: Known | None = None) -> None:
 
 def document(study: Study, found: Forecast, known: Known | None = None) -> dict[str, object]:
     """The forecast as plain data; what is not known is None. `known` stands there if there is any."""
-    from silo_agent.learning.forecast.verdict import is_coin, is_no_gain, sentences
+    from silo_agent.forecast.verdict import is_coin, is_no_gain, sentences
 
     rows = [
         asdict(row) | {"coin_toss": is_coin(found.figure, row), "no_better_than_alone": is_no_gain(row)}

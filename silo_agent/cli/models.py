@@ -26,12 +26,12 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.learning.evaluation.evaluation import Estimate, NumberQuality, Quality
-    from silo_agent.learning.evaluation.fairness import Released
-    from silo_agent.learning.evaluation.paired import Difference
-    from silo_agent.learning.evaluation.sampling import Spread
+    from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
+    from silo_agent.learning.figures.paired import Difference
     from silo_agent.models.chosen import Picked
     from silo_agent.models.evaluate import Cohorts, Evaluation
+    from silo_agent.models.groups import Released
+    from silo_agent.models.jackknife import Spread
     from silo_agent.models.predict import Predictions
 
 PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospital's own model, which never leaves.")]
@@ -196,7 +196,7 @@ def predict(
 ) -> None:
     """Predict every record of a file: the probability of every class, or a number. Without --out, print them as CSV."""
     from silo_agent.data.table import Written
-    from silo_agent.learning.evaluation.unknown_domain import Way
+    from silo_agent.learning.personal.unknown_domain import Way
     from silo_agent.models import predict as predicting
     from silo_agent.models.chosen import by_name
 

@@ -1,29 +1,22 @@
-"""What a silo computes from its records: contributions, families, terms, noise, training, models, metrics.
+"""What a silo computes from its records: what leaves it, what stays, and the models, terms and noise behind it.
 
 Everything here works on one silo's data and the study's public constants. The ledger is charged before this code runs,
 and the results are sealed after it. Neither is done here.
 """
 
 __all__ = [
-    "adapt",
-    "apart",
-    "beginning",
-    "choice",
-    "contributions",
     "device",
+    "dpsgd",
     "encoder",
     "errors",
-    "evaluation",
-    "families",
-    "files",
-    "forecast",
+    "figures",
     "heads",
-    "kept",
     "lean",
     "learner",
     "model",
+    "noise",
+    "outcomes",
     "personal",
-    "personal_process",
-    "private",
+    "releases",
     "terms",
 ]

@@ -29,23 +29,23 @@ from silo_agent.data.records import Records
 from silo_agent.data.sources.snapshot import Store, read_begun
 from silo_agent.data.split import split
 from silo_agent.data.table import Source, Written
-from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import Counts, noised_counts
-from silo_agent.learning.contributions.drawing import Grid
-from silo_agent.learning.contributions.encoder import EncoderUpdates
-from silo_agent.learning.contributions.encoder_steps import EncoderSteps
-from silo_agent.learning.contributions.heads import Heads
-from silo_agent.learning.contributions.metrics import Metrics
-from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.device import choose_device
+from silo_agent.learning.dpsgd.training import require_accountable
 from silo_agent.learning.each_record import chunk_rows
 from silo_agent.learning.errors import SumError
-from silo_agent.learning.invariance.plain import require_public
-from silo_agent.learning.made_up import made_up_records
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.dpsgd import require_accountable
-from silo_agent.learning.private.draws import NO_DRAW, Draws, digest_of
-from silo_agent.learning.private.release import sum_sd
+from silo_agent.learning.made_up_records import made_up_records
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import NO_DRAW, Draws, digest_of
+from silo_agent.learning.noise.noised_sum import sum_sd
+from silo_agent.learning.releases.contribution import Contribution, Integers, Opened, Setting
+from silo_agent.learning.releases.counts import Counts, noised_counts
+from silo_agent.learning.releases.encoder import EncoderUpdates
+from silo_agent.learning.releases.encoder_steps import EncoderSteps
+from silo_agent.learning.releases.heads import Heads
+from silo_agent.learning.releases.metrics import Metrics
+from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.whole_batches import require_public
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.checked import read_checked
 from silo_agent.storage.errors import LocalFileError

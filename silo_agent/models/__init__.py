@@ -3,4 +3,16 @@
 Also what its public file lets a forecast expect. Nothing leaves the hospital by itself.
 """
 
-__all__ = ["adapt", "chosen", "evaluate", "expecting", "export", "fairness", "handing_over", "predict"]
+__all__ = [
+    "adapt",
+    "attacker",
+    "chosen",
+    "evaluate",
+    "expecting",
+    "export",
+    "fairness",
+    "groups",
+    "handing_over",
+    "jackknife",
+    "predict",
+]

@@ -16,12 +16,12 @@ from silo_agent.data.errors import LISTED, DataError
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY
 from silo_agent.data.split import split
-from silo_agent.learning import adapt as adapting
-from silo_agent.learning.beginning import require_sound
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.errors import AdaptError, ModelFileError
-from silo_agent.learning.evaluation.paired import Paired, paired
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.paired import Paired, paired
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.model.start import require_sound
+from silo_agent.learning.personal import adapt as adapting
 from silo_agent.models.evaluate import Cohorts, file_of
 
 SUFFIX: Final = ".safetensors"

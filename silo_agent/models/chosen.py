@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from silo_agent.learning import files, kept
-from silo_agent.learning.choice.choice import PERSONAL, REFITTED, SHARED, Choice, broken
-from silo_agent.learning.evaluation.unknown_domain import Model
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model import files, kept_parts
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.choice import PERSONAL, REFITTED, SHARED, Choice, broken
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.unknown_domain import Model
 from silo_agent.models.predict import load_model
 from silo_agent.storage.folders import StudyFolder
 
@@ -40,7 +40,7 @@ def chosen(folder: StudyFolder, round_number: int, removed: date | None = None) 
 
     It is the shared model if there is no choice yet, and if the private files were `removed`. Raises `ModelFileError`.
     """
-    shared = kept.load(folder.model(round_number))
+    shared = kept_parts.load(folder.model(round_number))
     if removed is not None:
         return Picked(shared, SHARED, f"the private files, with the choice, were removed on {removed}", None)
     if not folder.choice.exists():

@@ -22,17 +22,17 @@ from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Source, Written
 from silo_agent.errors import SiloError
-from silo_agent.learning import kept
-from silo_agent.learning.choice.choice import PERSONAL, REFITTED
-from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality, quality
-from silo_agent.learning.evaluation.moments import number_quality
-from silo_agent.learning.evaluation.paired import Paired, paired
-from silo_agent.learning.evaluation.sampling import NO_SPREAD, Spread, spread
-from silo_agent.learning.evaluation.unknown_domain import Model
-from silo_agent.learning.families.family import is_of_classes
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.figures.evaluation import NumberQuality, Quality, quality
+from silo_agent.learning.figures.moments import number_quality
+from silo_agent.learning.figures.paired import Paired, paired
+from silo_agent.learning.model import kept_parts
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.family import is_of_classes
+from silo_agent.learning.personal.choice import PERSONAL, REFITTED
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.unknown_domain import Model
 from silo_agent.models.chosen import Picked, chosen
+from silo_agent.models.jackknife import NO_SPREAD, Spread, spread
 from silo_agent.storage.folders import StudyFolder
 
 CHOSEN: Final = "chosen"
@@ -130,7 +130,7 @@ def evaluate(
     if not path.exists():
         msg = f"there is no finished round of this study in {folder}; run the study first"
         raise NoModelError(msg)
-    model = kept.load(path)
+    model = kept_parts.load(path)
     study = model.study
     file, own = file_of(study, data, cohorts)
     # A file of other people need not have the columns that identify records here.

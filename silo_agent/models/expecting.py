@@ -13,9 +13,9 @@ from policies.documents.study import Study
 from policies.ledger.ledger import Genesis, require_match
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.table import Written
+from silo_agent.forecast.asked import Known
+from silo_agent.forecast.public import known_of
 from silo_agent.learning.errors import LearningError
-from silo_agent.learning.forecast.asked import Known
-from silo_agent.learning.forecast.public import known_of
 
 
 def known_of_file(study: Study, policy: Policy, bound: Genesis, file: Path) -> Known:

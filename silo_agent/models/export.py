@@ -28,9 +28,9 @@ from silo_agent.data.images import Images, Scale
 from silo_agent.data.outcome import scaled_back
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
-from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.unknown_domain import Model, domain_shares, network_of, predict_ensemble
 from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
 from silo_agent.storage.durable import write_whole

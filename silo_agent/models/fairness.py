@@ -18,13 +18,13 @@ from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.encoder import features
-from silo_agent.learning.evaluation.attacker import attacker_auc
-from silo_agent.learning.evaluation.evaluation import Estimate
-from silo_agent.learning.evaluation.fairness import Fairness, Released, fairness, released
-from silo_agent.learning.families.family import is_of_classes
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.figures.evaluation import Estimate
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.family import is_of_classes
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.models.attacker import attacker_auc
 from silo_agent.models.evaluate import Cohorts, NoModelError, file_of
+from silo_agent.models.groups import Fairness, Released, fairness, released
 from silo_agent.storage.folders import StudyFolder
 
 

@@ -19,9 +19,9 @@ from policies.documents.policy import Policy
 from policies.errors import ExportError
 from policies.refusals import Reason, Refused
 from silo_agent.errors import SiloError
-from silo_agent.learning.beginning import require_sound
-from silo_agent.learning.files import naming, read, require_kept
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.files import naming, read, require_kept
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.model.start import require_sound
 from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of, vouched
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder

@@ -26,11 +26,11 @@ from silo_agent.data.outcome import in_unit
 from silo_agent.data.table import Written
 from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
 from silo_agent.errors import SiloError
-from silo_agent.learning import kept
 from silo_agent.learning.device import choose_device
-from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model import kept_parts
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
@@ -131,7 +131,7 @@ def check_output(path: Path) -> None:
 
 def load_model(path: Path, *, personal: bool) -> Model:
     """Read a model file; the shared model with the parts that the silo keeps. Raises `ModelFileError`."""
-    return PersonalModel.load(path) if personal else kept.load(path)
+    return PersonalModel.load(path) if personal else kept_parts.load(path)
 
 
 def predict(
@@ -198,5 +198,5 @@ def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
         return model
     if not isinstance(model, SharedModel) or not path.exists():
         return None
-    pooled = kept.load(path)
+    pooled = kept_parts.load(path)
     return pooled if pooled.study.digest == model.study.digest and pooled.round == number else None

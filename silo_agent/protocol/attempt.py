@@ -24,7 +24,7 @@ from protos.messages import Note, Place, Tensor, Upload, UploadHeader, Work
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Order
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session
 

@@ -20,7 +20,7 @@ from crypto.stream import KEY_BYTES
 from policies.documents.study import Study
 from silo_agent.errors import SiloError
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 
 class CatchUpError(SiloError):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from protos import record
 from silo_agent.core.turns import Turn
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import ShortageError, StateError
 from silo_agent.storage.own_files import own_files

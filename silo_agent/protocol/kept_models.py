@@ -16,9 +16,9 @@ import numpy as np
 from crypto.errors import SealError
 from policies.documents.study import Study
 from policies.plan import shapes
-from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.releases.counts import noised_counts
 from silo_agent.protocol.catching_up import Current
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import LocalFileError, ShortageError, StateError

@@ -30,10 +30,10 @@ from policies.plan.note_sizes import note_limit
 from protos.messages import COMPLAINED, FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
-from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.errors import SolutionError, SumError
-from silo_agent.learning.evaluation.evaluation import Results
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.evaluation import Results
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.releases.counts import noised_counts
 from silo_agent.metrics import Metrics
 from silo_agent.protocol import publishing
 from silo_agent.protocol.attempt import Attempt

@@ -12,7 +12,7 @@ from audit.verdicts import Verdict, all_of
 from bench.attacks import audit
 from protos.messages import Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 _CROWD = 40
 

@@ -17,10 +17,10 @@ from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
-from silo_agent.learning.contributions.encoder import UPDATE_STEPS
+from silo_agent.learning.dpsgd.training import train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
-from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.releases.encoder import UPDATE_STEPS
 from support.entropy import SeededEntropy
 
 PATIENTS = 40

@@ -21,22 +21,23 @@ from policies.plan.release import plan
 from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
-from silo_agent.learning.contributions import heads
-from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
-from silo_agent.learning.evaluation import moments
-from silo_agent.learning.families.categorical import Categorical
+from silo_agent.learning.dpsgd import clipping, gradients, training
+from silo_agent.learning.dpsgd.batches import Batches
+from silo_agent.learning.dpsgd.clipping import to_integers
+from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
+from silo_agent.learning.dpsgd.sampling import PatientSampler
+from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.figures import moments
 from silo_agent.learning.heads import calibration, hierarchical
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private import clipping, dpsgd, gradients, release
-from silo_agent.learning.private.batches import Batches
-from silo_agent.learning.private.clipping import to_integers
-from silo_agent.learning.private.draws import FreshDraws
-from silo_agent.learning.private.noise import discrete_gaussian
-from silo_agent.learning.private.rounded import RoundedGaussian
-from silo_agent.learning.private.sampling import PatientSampler
-from silo_agent.learning.private.step import Step
-from silo_agent.learning.terms.mk_mmd import compare, kernel_weights
+from silo_agent.learning.noise import noised_sum
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.noise.gaussian import discrete_gaussian
+from silo_agent.learning.outcomes.more_classes import Categorical
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.releases import heads
+from silo_agent.learning.releases.encoder import EncoderUpdates, train_encoder
+from silo_agent.learning.terms.losses.mk_mmd import compare, kernel_weights
 from support.entropy import SeededEntropy
 
 
@@ -51,7 +52,7 @@ def no_noise_in_encoder() -> Iterator[None]:
 def no_noise_in_releases() -> Iterator[None]:
     """Counts, heads and metrics leave as they are."""
     with patch(
-        "silo_agent.learning.private.release.discrete_gaussian", lambda _stream, _sigma, n: np.zeros(n, np.int64)
+        "silo_agent.learning.noise.noised_sum.discrete_gaussian", lambda _stream, _sigma, n: np.zeros(n, np.int64)
     ):
         yield
 
@@ -154,7 +155,7 @@ def releases_sampler_cut() -> Iterator[None]:
     def cut(stream, sigma, n):
         return _cut(lambda m: discrete_gaussian(stream, sigma, m), n, sigma)
 
-    with patch("silo_agent.learning.private.release.discrete_gaussian", cut):
+    with patch("silo_agent.learning.noise.noised_sum.discrete_gaussian", cut):
         yield
 
 
@@ -204,9 +205,9 @@ def fixed_seed() -> Iterator[None]:
         return KeyStream(bytes(KEY_BYTES), label)
 
     with (
-        patch("silo_agent.learning.contributions.drawing.KeyStream", stream),
-        patch("silo_agent.learning.contributions.encoder.KeyStream", stream),
-        patch("silo_agent.learning.private.dpsgd.KeyStream", stream),
+        patch("silo_agent.learning.releases.noising.KeyStream", stream),
+        patch("silo_agent.learning.releases.encoder.KeyStream", stream),
+        patch("silo_agent.learning.dpsgd.training.KeyStream", stream),
     ):
         yield
 
@@ -219,7 +220,7 @@ def scale_from_patients() -> Iterator[None]:
         expected = max(round(release.sampling_rate * records.patient_count), 1)
         return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), release, **rest)
 
-    with patch("silo_agent.learning.contributions.encoder.train_encoder", train):
+    with patch("silo_agent.learning.releases.encoder.train_encoder", train):
         yield
 
 
@@ -314,12 +315,12 @@ def pooled_rounds_with_domain_noise() -> Iterator[None]:
 @contextmanager
 def rounding_forgotten() -> Iterator[None]:
     """Noise is scaled to the sensitivity before rounding."""
-    whole = release.share_sd
+    whole = noised_sum.share_sd
 
     def share(charged, *, step, **rest):
         return whole(charged, step=step, **rest) / (1.0 + step * np.sqrt(charged.values))
 
-    with patch.object(release, "share_sd", share):
+    with patch.object(noised_sum, "share_sd", share):
         yield
 
 
@@ -399,12 +400,12 @@ def local_part_in_upload() -> Iterator[None]:
 
 @contextmanager
 def _added_to_losses(term: Callable) -> Iterator[None]:
-    losses = dpsgd._losses
+    losses = training._losses
 
     def more(trained, batch, plan, latent):
         return losses(trained, batch, plan, latent) + term(trained, batch)
 
-    with patch.object(dpsgd, "_losses", more):
+    with patch.object(training, "_losses", more):
         yield
 
 
@@ -420,13 +421,13 @@ def prior_beside_the_step() -> Iterator[None]:
 @contextmanager
 def shares_of_all_silos() -> Iterator[None]:
     """Distributed noise is shared among all silos, colluders and the patient's own included."""
-    whole = release.share_sd
+    whole = noised_sum.share_sd
 
     def share(charged, *, mode, silos, **rest):
         full = whole(charged, mode="local" if mode == "distributed" else mode, silos=silos, **rest)
         return full / np.sqrt(silos) if mode == "distributed" else full
 
-    with patch.object(release, "share_sd", share):
+    with patch.object(noised_sum, "share_sd", share):
         yield
 
 

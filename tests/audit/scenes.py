@@ -16,8 +16,8 @@ from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.draws import Draws
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import Draws
 from support.entropy import SeededEntropy
 
 

@@ -12,7 +12,7 @@ from bench.attacks import audit
 from crypto.rings.grid import from_grid
 from protos.messages import Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.private.dpsgd import SEALED_NORM
+from silo_agent.learning.dpsgd.training import SEALED_NORM
 
 SEALED = {"sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64", "steps": 2, "rounds": 1}
 SHARED = {

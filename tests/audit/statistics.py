@@ -30,9 +30,9 @@ from policies.ledger.ledger import read_history, read_ledger
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.contributions.encoder import UPDATE_STEPS
-from silo_agent.learning.personal import train_round
-from silo_agent.learning.private.batches import Batches
+from silo_agent.learning.dpsgd.batches import Batches
+from silo_agent.learning.personal.model import train_round
+from silo_agent.learning.releases.encoder import UPDATE_STEPS
 from silo_agent.oversight.signing import verifier
 from silo_agent.storage.checked import write_checked
 from support.entropy import SeededEntropy

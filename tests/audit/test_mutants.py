@@ -11,11 +11,12 @@ from policies.plan import release as planned
 from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
-from silo_agent.learning.contributions import drawing, encoder, heads
-from silo_agent.learning.evaluation import moments
-from silo_agent.learning.families import categorical
+from silo_agent.learning.dpsgd import batches, gradients, rounded_gaussian, sampling, step, training
+from silo_agent.learning.figures import moments
 from silo_agent.learning.heads import calibration
-from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
+from silo_agent.learning.noise import noised_sum
+from silo_agent.learning.outcomes import more_classes
+from silo_agent.learning.releases import encoder, heads, noising
 
 pytestmark = pytest.mark.slow
 
@@ -75,14 +76,14 @@ def test_a_planted_fault_is_gone_afterwards(fault):
 
 
 _REPLACED = (
-    categorical.Categorical,
+    more_classes.Categorical,
     gate.Gate,
     learner.Learner,
     encoder.EncoderUpdates,
     heads.Heads,
     batches.Batches,
     step.Step,
-    rounded.RoundedGaussian,
+    rounded_gaussian.RoundedGaussian,
     sampling.PatientSampler,
 )
 
@@ -93,14 +94,14 @@ def _replaceable():
             vars(module).copy()
             for module in (
                 learner,
-                drawing,
+                noising,
                 encoder,
                 heads,
                 calibration,
-                dpsgd,
+                training,
                 gradients,
                 moments,
-                release,
+                noised_sum,
                 planned,
                 torch.optim,
             )

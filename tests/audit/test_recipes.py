@@ -11,7 +11,7 @@ from policies.accounting import accountant
 from policies.documents.recipes import RECIPES
 from policies.documents.study import Study
 from protos.messages import Tensor
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 STEPS = 5
 """Of a round; a quarter of the audit's own, at the same price."""

@@ -27,9 +27,9 @@ from policies.ledger.ledger import Ledger
 from protos.messages import Tensor
 from silo_agent.agent import Agent
 from silo_agent.gate import Gate
-from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.releases.encoder import UPDATE_STEPS
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Stopped
 from silo_agent.protocol.ledgers.witnessing import Witnessing

@@ -18,11 +18,11 @@ from policies.ledger.ledger import read_ledger
 from policies.plan.release import plan
 from protos.messages import Task, Work
 from silo_agent.data.reader import read_fitting_records, read_records
-from silo_agent.learning.beginning import begin
-from silo_agent.learning.evaluation.evaluation import auc
+from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.model.start import begin
+from silo_agent.learning.noise.draws import FreshDraws
 from support import local_silos
 from support.certificates import data_set_of, load, make_authority
 from support.local_coordinator import LocalCoordinator

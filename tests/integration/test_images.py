@@ -18,7 +18,7 @@ from deploy.local.parties import COORDINATOR
 from policies.ledger.ledger import read_ledger
 from policies.plan import shapes
 from silo_agent.data.reader import read_records
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from support import images
 from support.live_files import live_files, size_of
 from support.prepared import prepare

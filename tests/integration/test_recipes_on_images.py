@@ -9,8 +9,8 @@ from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.recipes import RECIPES
 from policies.documents.study import Study
 from silo_agent.data.reader import read_fitting_records
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 from support import images
 
 GROUP = {"column": "group", "values": ["a", "b"], "names": ["a", "b"]}

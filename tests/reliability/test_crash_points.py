@@ -21,7 +21,7 @@ from policies.documents.study import Study
 from protos.messages import Tensor
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.split import split
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.personal.model import PersonalModel
 from support.certificates import data_set_of, make_authority
 from support.crash_federation import HUB, CrashFederation, credentials_of, described
 from support.crash_points import Crash

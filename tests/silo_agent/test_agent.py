@@ -21,10 +21,10 @@ from policies.ledger.cosign import Checkpoint
 from policies.plan.release import plan
 from protos.messages import Note, Place, Task, Tensor, Work
 from silo_agent import agent as agents
+from silo_agent.learning.dpsgd import training
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private import dpsgd
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.protocol.client import CallRefused
 from silo_agent.protocol.session import Session
 from silo_agent.storage.errors import ShortageError
@@ -221,8 +221,8 @@ def test_a_study_that_cannot_be_accounted_for_is_refused_by_name_and_counted(fed
 def test_a_program_that_would_upload_a_batch_statistic_refuses_every_study_by_name(federation, monkeypatch):
     """What binds is what the code would train, not what the study says."""
     coordinator, silos = federation
-    losses = dpsgd._losses
-    monkeypatch.setattr(dpsgd, "_losses", lambda *given: losses(*given) + losses(*given).std(correction=0))
+    losses = training._losses
+    monkeypatch.setattr(training, "_losses", lambda *given: losses(*given) + losses(*given).std(correction=0))
     reason, why = refusal(coordinator, "north", coordinator.place(0))
     assert reason == "batch_statistics"
     assert "the loss of a record changes with the other records of its batch" in why

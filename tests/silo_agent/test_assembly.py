@@ -25,7 +25,7 @@ from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from silo_agent.gate import Gate
-from silo_agent.learning.personal_process import Job
+from silo_agent.learning.personal.process import Job
 from silo_agent.protocol.client import Stopped
 from silo_agent.protocol.ledgers.witnessing import Witness
 from silo_agent.storage.approvals import approvals, approve, withdraw
@@ -284,7 +284,7 @@ def test_the_learner_and_the_personal_model_read_the_same_database(config, coord
         database.commit()
     source = SqlSource(url=f"sqlite:///{quick_path}/ward.sqlite3", statement="SELECT * FROM ill")
     told = []
-    monkeypatch.setattr(assembly, "Apart", lambda job: told.append(job(tiny_study())) or Mock())
+    monkeypatch.setattr(assembly, "PersonalStarter", lambda job: told.append(job(tiny_study())) or Mock())
     client = coordinator.clients["north"]
     client.work.append(Work(Task.DECIDE, coordinator.place(0)))
     run_agent(config.model_copy(update={"data": {}, "databases": {"tiny": source}}))
@@ -307,7 +307,7 @@ def test_it_reads_the_file_as_its_policy_says(config, coordinator, monkeypatch):
     spelling = {"missing": ["?"], "codes": {"group": {"A": "a"}}}
     write_yaml(config.policy, document | {"data_set": data_set, "limits": limits, "spelling": spelling})
     told = []
-    monkeypatch.setattr(assembly, "Apart", lambda job: told.append(job(tiny_study())) or Mock())
+    monkeypatch.setattr(assembly, "PersonalStarter", lambda job: told.append(job(tiny_study())) or Mock())
     real = assembly.Learner
     monkeypatch.setattr(
         assembly, "Learner", lambda *given, **named: told.append(named["written"]) or real(*given, **named)

@@ -24,7 +24,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
 from policies.plan.release import plan
 from protos.messages import Tensor
-from silo_agent.learning.contributions.heads import HEAD_STEP, HEAD_TOLERANCE
+from silo_agent.learning.releases.heads import HEAD_STEP, HEAD_TOLERANCE
 from silo_agent.protocol.client import Client, Stopped
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.exact_path import walk, write

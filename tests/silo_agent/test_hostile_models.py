@@ -16,15 +16,15 @@ from policies.plan import shapes
 from policies.plan.release import encoder_release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.contributions.drawing import Grid
-from silo_agent.learning.contributions.heads import HEAD_STEP
+from silo_agent.learning.dpsgd import clipping, training
+from silo_agent.learning.dpsgd.step import Step
 from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import HEAD_BOUND, SharedModel
-from silo_agent.learning.private import clipping, dpsgd
-from silo_agent.learning.private.draws import FreshDraws
-from silo_agent.learning.private.step import Step
+from silo_agent.learning.model.shared import HEAD_BOUND, SharedModel
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.releases.heads import HEAD_STEP
+from silo_agent.learning.releases.noising import Grid
 from support.entropy import SeededEntropy
 from support.releases import contribution
 from support.studies import tiny_study
@@ -170,8 +170,8 @@ def summed(model, records):
     latent = latent[[int(name) for name in records.identities]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Step, "take", noted)
-        patch.setattr(dpsgd, "gaussian", lambda *_: latent)
-        dpsgd.train_encoder(
+        patch.setattr(training, "gaussian", lambda *_: latent)
+        training.train_encoder(
             model.build_encoder(),
             model.heads,
             records,

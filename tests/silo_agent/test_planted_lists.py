@@ -6,8 +6,8 @@ import pytest
 
 from policies.plan.release import plan
 from protos.messages import MessageError, Signature, Task, Tensor
-from silo_agent.learning.contributions.drawing import Grid
-from silo_agent.learning.private import release as private
+from silo_agent.learning.noise import noised_sum as private
+from silo_agent.learning.releases.noising import Grid
 from support.planted import FIVE, FOUR, goes_on, refused, standing
 
 pytestmark = pytest.mark.sampled

@@ -23,7 +23,7 @@ from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
 from protos.status import StudyStatus
-from silo_agent.learning.personal_process import wanted_round
+from silo_agent.learning.personal.process import wanted_round
 from silo_agent.storage.approvals import approve
 from silo_agent.storage.folders import StateFolder, StudyFolder
 from support import party_process

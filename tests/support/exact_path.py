@@ -24,11 +24,11 @@ from crypto.secagg.packages import GroupKeys, model_digest
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
-from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.device import limit_threads
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.releases.contribution import Integers
 from silo_agent.protocol import publishing
 
 KEYS = GroupKeys(b"ckks", b"g" * 32, b"c" * 32)

@@ -33,7 +33,7 @@ PRELOADED = (
     "silo_agent.assembly",
     "silo_agent.cli.main",
     "silo_agent.learning.learner",
-    "silo_agent.learning.private.accountable",
+    "silo_agent.learning.dpsgd.examination",
     # What torch and Opacus load when the first gradient by record is taken.
     "torch._dynamo",
     "torch._functorch.deprecated",

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
-from silo_agent.learning.choice.choosing import choose
-from silo_agent.learning.contributions.contribution import Integers
-from silo_agent.learning.evaluation.evaluation import Results
+from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import train_round
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.personal.cross_validation import choose
+from silo_agent.learning.personal.model import train_round
+from silo_agent.learning.releases.contribution import Integers
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 

@@ -15,8 +15,8 @@ from policies.ledger.ledger import Ledger
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.personal_process import train_up_to
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.personal.process import train_up_to
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session

@@ -15,8 +15,8 @@ import numpy as np
 from PIL import Image as Pillow
 
 from policies.documents.study import Label, Study
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 from support.studies import tiny_study
 
 GRAY = {"column": "scan", "channels": 1, "height": 16, "width": 20, "minimum": -100.0, "maximum": 3000.0}

@@ -27,10 +27,11 @@ from silo_agent.config import AgentConfig
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
-from silo_agent.learning import apart, personal_process
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.personal_process import Job, train_up_to
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.personal import process as personal_process
+from silo_agent.learning.personal import starter
+from silo_agent.learning.personal.process import Job, train_up_to
 from silo_agent.storage.folders import StudyFolder
 from support import moving_clock
 from support.crash_points import Crash, CrashPoints
@@ -106,9 +107,9 @@ def silo(folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) ->
             return
 
     if (folder / APART).exists():
-        apart._start = lambda job: _start_personal(folder, job)  # the same, its draws named
+        starter._start = lambda job: _start_personal(folder, job)  # the same, its draws named
     else:
-        assembly.Apart = Here  # type: ignore[assignment,misc]  # as the entropy
+        assembly.PersonalStarter = Here  # type: ignore[assignment,misc]  # as the entropy
     assembly.KeyedDraws = lambda _: FreshDraws(entropy)  # type: ignore[assignment,misc]  # as they are named
     assembly.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # predictable, for this process alone
     assembly.run_agent(AgentConfig.load(folder / "agent.yaml"), until_finished=True)

@@ -41,8 +41,8 @@ from protos.chunks import ChunkList
 from protos.messages import RINGS, Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
 from silo_agent.agent import Agent
 from silo_agent.gate import Gate, Order
-from silo_agent.learning.contributions.contribution import Opened
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.releases.contribution import Opened
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import CallRefused
 from silo_agent.protocol.membership import Membership

@@ -26,7 +26,7 @@ from bench.accuracy.forecast.cases import CASES, Case
 from bench.accuracy.forecast.measuring import SEED, Result, measured
 from bench.places import DATA
 from bench.table import Figure, judge
-from silo_agent.learning.forecast.forecast import Interval
+from silo_agent.forecast.forecast import Interval
 
 WIDTH: Final = 0.06
 COIN, POOR, RIGHT = 0.55, 0.58, 0.8

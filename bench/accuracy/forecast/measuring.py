@@ -18,13 +18,13 @@ from deploy.local.simulate.silos import Cohorts, Held, Silo
 from deploy.local.simulate.variants import without_noise
 from policies.documents.study import Study
 from silo_agent.data.records import Records
+from silo_agent.forecast import asked as expecting
+from silo_agent.forecast import plain
+from silo_agent.forecast.forecast import Interval, Row, counted, forecast
+from silo_agent.forecast.sampling import area_variance
+from silo_agent.forecast.verdict import is_coin
 from silo_agent.learning.device import limit_threads
-from silo_agent.learning.evaluation.evaluation import auc
-from silo_agent.learning.forecast import asked as expecting
-from silo_agent.learning.forecast import plain
-from silo_agent.learning.forecast.forecast import Interval, Row, counted, forecast
-from silo_agent.learning.forecast.sampling import area_variance
-from silo_agent.learning.forecast.verdict import is_coin
+from silo_agent.learning.figures.evaluation import auc
 
 Floats = NDArray[np.float64]
 SEED: Final = 300

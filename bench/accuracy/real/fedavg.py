@@ -19,7 +19,7 @@ from deploy.demo.baselines import FedAvgPlan, calibrate
 from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import Study
 from silo_agent.data.records import Records
-from silo_agent.learning.encoder.beside import raw_scale
+from silo_agent.learning.encoder.random_features import raw_scale
 
 Floats = NDArray[np.float64]
 Parts = list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]]

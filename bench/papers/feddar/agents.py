@@ -19,8 +19,8 @@ from deploy.local.simulate.silos import Cohorts, Silo, of_arrays, rows_of
 from policies.documents.study import Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import Records
-from silo_agent.learning.encoder.beside import raw_scale
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.encoder.random_features import raw_scale
+from silo_agent.learning.model.shared import SharedModel
 
 RANGE = 5.0
 """Inputs and responses lie within it; the few that do not are taken for the nearer end."""

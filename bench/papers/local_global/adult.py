@@ -37,11 +37,11 @@ from policies.accounting import accountant
 from policies.documents.study import DataSchema, Study, load_study
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
-from silo_agent.learning.choice.choosing import personal_model
 from silo_agent.learning.encoder.encoder import features
-from silo_agent.learning.evaluation.attacker import attacker_auc, scores
-from silo_agent.learning.evaluation.evaluation import auc
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.evaluation import auc
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.cross_validation import personal_model
+from silo_agent.models.attacker import attacker_auc, scores
 
 Floats = NDArray[np.float64]
 SILOS: Final = tuple(f"silo-{number}" for number in range(1, 11))

@@ -1,8 +1,8 @@
 """The same terms on heart disease by hospital and on diabetes by specialty, through `fedward simulate`'s engine.
 
 A study without noise trains a shared encoder and heads. Each hospital then trains its personal models from it
-(`silo_agent.learning.personal`), and both are measured on its held-out patients. Coefficients were set before any run:
-.1 for Ditto, which is the default, and 1 for a term that holds features.
+(`silo_agent.learning.personal.model`), and both are measured on its held-out patients. Coefficients were set before
+any run: .1 for Ditto, which is the default, and 1 for a term that holds features.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from deploy.local.simulate.silos import Cohorts
 from deploy.local.simulate.variants import without_noise
 from policies.documents.study import Personal, Study
 from silo_agent.data.records import Records
-from silo_agent.learning.evaluation.evaluation import auc
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.figures.evaluation import auc
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 
 SHARED: Final = "shared"
 LEAST: Final = 5

@@ -20,7 +20,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from bench.papers.personal_models.published import CONSTRAINTS, Settings
 from bench.papers.personal_models.synthetic import CLASSES, CLIENTS, FEATURES, HIDDEN, Data
-from silo_agent.learning.terms import cosine, deep_kernel, mk_mmd
+from silo_agent.learning.terms.losses import cosine, deep_kernel, mk_mmd
 
 ROUNDS: Final = 15
 EPOCHS: Final = 5

@@ -98,7 +98,7 @@ def simulate(
     from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
     from deploy.local.simulate.variants import without_noise
-    from silo_agent.learning.model import SharedModel
+    from silo_agent.learning.model.shared import SharedModel
 
     run = partial(simulated, earlier=None if model is None else SharedModel.load(model))
     if ensemble:

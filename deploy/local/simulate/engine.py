@@ -28,13 +28,13 @@ from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning import kept
-from silo_agent.learning.beginning import begin
-from silo_agent.learning.contributions.contribution import Integers
-from silo_agent.learning.evaluation.evaluation import Results
+from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.model import kept_parts
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.model.start import begin
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.releases.contribution import Integers
 from silo_agent.storage.folders import StudyFolder
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
@@ -98,7 +98,7 @@ def simulate(
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
         model, published = _walk(start, learners, note)
-        complete = [kept.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
+        complete = [kept_parts.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
     parts = cohorts.measured
     said = _said(complete, cohorts) if study.composition.keeps else [_predicted(model, records) for records in parts]
     own = None

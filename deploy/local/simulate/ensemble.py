@@ -17,9 +17,9 @@ from deploy.local.simulate.outcome import Array, Measured, measure
 from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import Study
 from silo_agent.data.records import Records
-from silo_agent.learning.choice.choosing import personal_model
-from silo_agent.learning.evaluation.unknown_domain import Model
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.cross_validation import personal_model
+from silo_agent.learning.personal.unknown_domain import Model
 
 
 def require_local_models(study: Study) -> None:

@@ -17,11 +17,11 @@ from policies.plan.cost import COHORTS
 from policies.plan.release import plan
 from silo_agent.data.outcome import half_range
 from silo_agent.data.records import Records
-from silo_agent.learning.evaluation.evaluation import Results, quality
-from silo_agent.learning.evaluation.moments import number_quality
-from silo_agent.learning.families.family import is_of_classes
-from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.evaluation import Results, quality
+from silo_agent.learning.figures.moments import number_quality
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.family import is_of_classes
+from silo_agent.learning.outcomes.registry import family_of
 
 Array = NDArray[np.float64]
 Figure = Literal["auc", "accuracy", "r2"]

@@ -14,7 +14,7 @@ from rich.table import Table
 from deploy.local.simulate.outcome import Exact, Figure, Measured, Outcome, epsilons, mean
 from deploy.local.simulate.reading import LeftOut
 from policies.documents.study import Study
-from silo_agent.learning.evaluation.evaluation import Estimate
+from silo_agent.learning.figures.evaluation import Estimate
 
 Runs = Sequence[Measured]
 RECORDS, TEST_RECORDS = "records", "test records"

@@ -25,9 +25,9 @@ from policies.plan import architectures
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning.encoder import image_networks
-from silo_agent.learning.encoder.beside import Beside, longest, raw_scale
 from silo_agent.learning.encoder.draws import public_draws
 from silo_agent.learning.encoder.orthonormal import gram_schmidt
+from silo_agent.learning.encoder.random_features import Beside, longest, raw_scale
 
 MIN_DEVIATION = 1e-3
 """Added to every deviation, because noise may push a raw deviation far down and a KL term must stay finite."""

@@ -19,7 +19,7 @@ from torch import nn
 from policies.documents.study import Label, Scale
 from silo_agent.data.outcome import ends
 from silo_agent.learning.encoder.encoder import Encoder
-from silo_agent.learning.families.family import Family
+from silo_agent.learning.outcomes.family import Family
 
 Array = NDArray[np.float32] | NDArray[np.float64]
 PROBABILITIES, VALUE = "probabilities", "value"

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from silo_agent.learning.families.family import Family, is_of_classes
-from silo_agent.learning.families.response import LEAST
 from silo_agent.learning.heads.sums import predicted
+from silo_agent.learning.outcomes.family import Family, is_of_classes
+from silo_agent.learning.outcomes.response import LEAST
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.study import HeadPlan
-from silo_agent.learning.families.family import C
+from silo_agent.learning.outcomes.family import C
 
 _RELATIVE_FLOOR = 1e-10
 _ABSOLUTE_FLOOR = 1e-12

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from silo_agent.learning.families.expected import Expected
-from silo_agent.learning.families.family import Family
+from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.family import Family
 
 _UNIT = 2.0**-53
 """Largest relative error of one rounding of float64."""

@@ -13,7 +13,7 @@ import torch
 
 from policies.plan.terms import Weighted
 from policies.refusals import Reason, Refused
-from silo_agent.learning.terms import (
+from silo_agent.learning.terms.losses import (
     adversary,
     cmi,
     cosine,

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from silo_agent.learning.beside.guesser import Guesser
 from silo_agent.learning.encoder.encoder import Encoder
-from silo_agent.learning.families.family import Family
-from silo_agent.learning.terms.deep_kernel import DeepKernel
+from silo_agent.learning.outcomes.family import Family
+from silo_agent.learning.terms.guesser import Guesser
+from silo_agent.learning.terms.losses.deep_kernel import DeepKernel
 
 
 @dataclass(frozen=True, repr=False, eq=False)

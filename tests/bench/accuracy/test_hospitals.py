@@ -8,7 +8,7 @@ from bench.places import DEMO
 from deploy.demo.sources import load_source
 from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 
 SOURCE = load_source(DEMO / "heart-disease")
 

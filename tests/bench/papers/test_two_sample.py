@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bench.papers import two_sample
-from silo_agent.learning.terms import mk_mmd
+from silo_agent.learning.terms.losses import mk_mmd
 
 
 def drawn(seed=1):

@@ -20,7 +20,7 @@ from policies.documents import recipes
 from policies.documents.recipes import RECIPES, Composition
 from policies.documents.schema import study_schema
 from policies.documents.study import load_study
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from support.studies import tiny_document, tiny_study
 
 ROOT = Path(__file__).parents[3]

@@ -14,10 +14,10 @@ from policies.documents.study import Study
 from policies.plan import grids
 from policies.plan.release import noise_field, plan
 from policies.refusals import Reason, Refused
-from silo_agent.learning.contributions.drawing import Grid
-from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.noise import MAX_SIGMA, discrete_gaussian
-from silo_agent.learning.private.release import share_sd
+from silo_agent.learning.dpsgd import training
+from silo_agent.learning.noise.gaussian import MAX_SIGMA, discrete_gaussian
+from silo_agent.learning.noise.noised_sum import share_sd
+from silo_agent.learning.releases.noising import Grid
 from support.releases import a_release
 
 NOISES = ["privacy.count_noise", "heads.pooled_noise", "heads.domain_noise", "evaluation.noise"]
@@ -154,7 +154,7 @@ def test_the_limit_is_that_of_the_ring(silos):
 
 
 def test_the_grid_of_a_sealed_step_is_that_of_its_integers():
-    assert grids.SEALED_NORM == dpsgd.SEALED_NORM
+    assert grids.SEALED_NORM == training.SEALED_NORM
 
 
 @given(st.integers(1, 10_000_000), st.integers(24, 30))

@@ -7,7 +7,7 @@ import pytest
 from policies.plan import shapes
 from policies.plan.memory import MAPS, PART, needed
 from silo_agent.data.images import Scale
-from silo_agent.learning.private import dpsgd
+from silo_agent.learning.dpsgd import training
 from support.studies import tiny_study
 
 IMAGE = {"column": "scan", "height": 64, "width": 64}
@@ -62,7 +62,7 @@ def test_each_patient_of_a_small_batch_brings_a_gradient_and_its_copy():
 
 
 def test_a_part_of_a_batch_is_what_training_takes_at_once():
-    assert (PART, MAPS) == (dpsgd.PART_BYTES, dpsgd._MAPS)
+    assert (PART, MAPS) == (training.PART_BYTES, training._MAPS)
     one = of(privacy={"max_patients": 1}).encoder
     assert of(privacy={"max_patients": 2}).encoder - one < 2 * PART
     assert of(privacy={"max_patients": 10_000_000}).encoder < one + 2 * PART

@@ -12,7 +12,7 @@ from silo_agent.cli import main
 from silo_agent.cli.models import cohorts_of
 from silo_agent.config import AgentConfig
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import rows_of

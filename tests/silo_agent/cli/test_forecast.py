@@ -11,9 +11,9 @@ from policies.documents.study import Study
 from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
 from silo_agent.cli.forecast import HOW
+from silo_agent.forecast import earlier, verdict
+from silo_agent.forecast import forecast as forecasts
 from silo_agent.learning.errors import LearningError
-from silo_agent.learning.forecast import earlier, verdict
-from silo_agent.learning.forecast import forecast as forecasts
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.state import State
 from support.ledgers import NORTH

@@ -23,11 +23,11 @@ from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
-from silo_agent.learning.choice.choice import Choice, Compared
-from silo_agent.learning.evaluation.evaluation import Estimate
-from silo_agent.learning.evaluation.fairness import Fairness, Gap, GroupQuality, released
+from silo_agent.learning.figures.evaluation import Estimate
+from silo_agent.learning.personal.choice import Choice, Compared
 from silo_agent.models import fairness
 from silo_agent.models.fairness import Report
+from silo_agent.models.groups import Fairness, Gap, GroupQuality, released
 from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
 from silo_agent.storage.approvals import approve

@@ -11,8 +11,8 @@ from policies.documents.policy import load_policy
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.storage.state import State
 from support.local_federation import write_patients
 from support.small_cohort import policy_document, write_yaml

@@ -15,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.dpsgd.training import require_accountable, train_encoder
 from support.entropy import SeededEntropy
 from support.studies import tiny_study
 
@@ -39,7 +39,7 @@ print(json.dumps([loaded, update.vector.tolist()]))
 """
 CONVOLVE = """
 from policies.documents.study import Study
-from silo_agent.learning.private.dpsgd import require_accountable
+from silo_agent.learning.dpsgd.training import require_accountable
 from support.images import study_document
 
 study = Study.model_validate(study_document())

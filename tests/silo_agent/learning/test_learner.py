@@ -14,20 +14,20 @@ from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
 from silo_agent.data.outcome import targets
 from silo_agent.data.sources.snapshot import forget
-from silo_agent.learning.choice import choosing
-from silo_agent.learning.choice.choice import Choice
-from silo_agent.learning.contributions.drawing import Grid
-from silo_agent.learning.contributions.encoder import UPDATE_STEPS
-from silo_agent.learning.contributions.heads import HEAD_STEP
+from silo_agent.learning.dpsgd import training
 from silo_agent.learning.errors import LearningError, SolutionError, SumError
-from silo_agent.learning.evaluation import evaluation
-from silo_agent.learning.evaluation.moments import number_quality
-from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.figures import evaluation
+from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.draws import FreshDraws, KeyedDraws
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import FreshDraws, KeyedDraws
+from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.personal import cross_validation
+from silo_agent.learning.personal.choice import Choice
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.releases.encoder import UPDATE_STEPS
+from silo_agent.learning.releases.heads import HEAD_STEP
+from silo_agent.learning.releases.noising import Grid
 from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
@@ -149,7 +149,7 @@ def test_every_recipe_with_personal_models_is_here():
     ],
 )
 def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_path, monkeypatch, changes):
-    monkeypatch.setattr(choosing, "FEWEST", 10)  # so that 45 training patients are compared on
+    monkeypatch.setattr(cross_validation, "FEWEST", 10)  # so that 45 training patients are compared on
     files = with_wards(patients(tmp_path / "data", 60))
     personal = tiny_study(**changes | {"personal": PERSONAL | changes.get("personal", {})})
     # Two recipes live by their personal model; without the section their shared part is FedAvg's.
@@ -834,8 +834,8 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
 
 @pytest.mark.parametrize("changes", [{}, {"encoder": {"cmi": 0.01, "prior": "local"}}])
 def test_a_learner_that_would_upload_a_batch_statistic_is_not_built(tmp_path, monkeypatch, changes):
-    losses = dpsgd._losses
-    monkeypatch.setattr(dpsgd, "_losses", lambda *given: losses(*given) - losses(*given).mean())
+    losses = training._losses
+    monkeypatch.setattr(training, "_losses", lambda *given: losses(*given) - losses(*given).mean())
     with pytest.raises(Refused) as caught:
         bare_learner(tmp_path, **changes)
     assert caught.value.reason is Reason.BATCH_STATISTICS

@@ -23,17 +23,17 @@ from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
 from silo_agent.learning import each_record
-from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.dpsgd import training
+from silo_agent.learning.dpsgd.gradients import Gradients
+from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.training import train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.dpsgd import train_encoder
-from silo_agent.learning.private.draws import FreshDraws
-from silo_agent.learning.private.gradients import Gradients
-from silo_agent.learning.private.step import Step
-from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.terms.losses.cmi import Prior
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.rows import SealedRows
 from support.entropy import SeededEntropy
@@ -228,7 +228,7 @@ def trained(study, records, planted):
             Step, "take", lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self)
         ),
         # The others' normals must not follow from how many records are drawn.
-        patch.object(dpsgd, "gaussian", lambda _, shape: np.random.default_rng(0).normal(size=shape)),
+        patch.object(training, "gaussian", lambda _, shape: np.random.default_rng(0).normal(size=shape)),
     ):
         train_encoder(
             build_encoder(study.model, study.data, stochastic=stochastic),

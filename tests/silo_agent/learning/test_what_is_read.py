@@ -13,13 +13,13 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.split import split
-from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.training import SEALED_NORM
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private import release as private
-from silo_agent.learning.private.dpsgd import SEALED_NORM
-from silo_agent.learning.private.draws import FreshDraws
-from silo_agent.learning.private.step import Step
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise import noised_sum as private
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.releases.noising import Grid
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, write_patients
 from support.studies import tiny_study

@@ -7,11 +7,11 @@ import pytest
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
-from silo_agent.learning import adapt as adapting
-from silo_agent.learning.beginning import begin
 from silo_agent.learning.errors import AdaptError, ModelFileError
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.model.start import begin
+from silo_agent.learning.personal import adapt as adapting
+from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.models.adapt import adapt, check_output
 from silo_agent.models.evaluate import Cohorts, NoFileError
 from support.local_federation import write_patients

@@ -5,8 +5,8 @@ from datetime import date
 import numpy as np
 import pytest
 
-from silo_agent.learning.choice.choice import Choice, Compared
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.personal.choice import Choice, Compared
 from silo_agent.models.chosen import by_name, chosen
 from silo_agent.models.export import export
 from silo_agent.storage.folders import StudyFolder

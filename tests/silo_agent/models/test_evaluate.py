@@ -14,16 +14,16 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import check_records, read_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
-from silo_agent.learning.choice.choice import Choice, Compared
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.evaluation.evaluation import quality
-from silo_agent.learning.evaluation.paired import paired
-from silo_agent.learning.evaluation.sampling import spread
+from silo_agent.learning.figures.evaluation import quality
+from silo_agent.learning.figures.paired import paired
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.learning.personal.choice import Choice, Compared
+from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError, Patients, evaluate
+from silo_agent.models.jackknife import spread
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
 from support.studies import tiny_study

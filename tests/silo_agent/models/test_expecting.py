@@ -7,8 +7,8 @@ from policies.documents.policy import Policy
 from policies.errors import LedgerMismatchError
 from policies.ledger.ledger import Genesis
 from silo_agent.data.reader import read_fitting_records
+from silo_agent.forecast.public import known_of
 from silo_agent.learning.errors import LearningError
-from silo_agent.learning.forecast.public import known_of
 from silo_agent.models.expecting import known_of_file
 from support.local_federation import write_patients
 from support.small_cohort import policy_document

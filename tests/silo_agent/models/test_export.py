@@ -14,7 +14,7 @@ from policies.documents.study import Study
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.evaluation.unknown_domain import Way
+from silo_agent.learning.personal.unknown_domain import Way
 from silo_agent.models import onnx_graph
 from silo_agent.models.export import TOLERANCE, ExportError, Format, export
 from silo_agent.models.predict import predict

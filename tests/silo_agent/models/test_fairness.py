@@ -7,8 +7,8 @@ import pytest
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.data.split import split
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError
 from silo_agent.models.fairness import NoReportError, report
 from silo_agent.models.fairness import _of_sums as of_sums

@@ -8,7 +8,7 @@ import pytest
 from policies.documents.policy import load_policy
 from policies.refusals import Reason, Refused
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from silo_agent.models.handing_over import MODEL, HandOverError, hand_over, take
 from silo_agent.oversight.signing import sign_file
 from silo_agent.storage.folders import StateFolder

@@ -7,7 +7,7 @@ from policies.accounting import accountant
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from silo_agent.learning.encoder.layers import OPERATIONS, describe
-from silo_agent.learning.evaluation.unknown_domain import network_of
+from silo_agent.learning.personal.unknown_domain import network_of
 from silo_agent.models.model_card import ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
 from support.models import GRAY, STUDIES, random_model, study_of

@@ -6,7 +6,7 @@ import pytest
 
 from silo_agent.data.outcome import scaled_back
 from silo_agent.learning.encoder.layers import describe
-from silo_agent.learning.evaluation.unknown_domain import network_of
+from silo_agent.learning.personal.unknown_domain import network_of
 from silo_agent.models.onnx_graph import OPSET, build, run
 from support.models import DAYS, DOSE, STUDIES, VISITS, random_model, study_of
 from support.studies import tiny_study

@@ -10,9 +10,9 @@ from pyarrow.csv import read_csv
 
 from silo_agent.data.errors import DataError
 from silo_agent.data.unlabelled import read_unlabelled
-from silo_agent.learning import kept
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.evaluation.unknown_domain import Way, predict_ensemble, predict_pooled
+from silo_agent.learning.model import kept_parts
+from silo_agent.learning.personal.unknown_domain import Way, predict_ensemble, predict_pooled
 from silo_agent.models.predict import PredictionError, check_output, load_model, predict
 from silo_agent.storage.folders import StudyFolder
 from support.models import (
@@ -121,10 +121,10 @@ def test_what_the_silo_keeps_completes_the_model_of_either_round(tmp_path):
     for number in (1, 2):
         drawn = random_model(study, round_number=number, seed=number)
         heads = drawn.heads[:1] if number == 1 else drawn.heads
-        change = kept.Change.of(np.concatenate([np.zeros(len(drawn.encoder)), heads.ravel()]), study, number)
+        change = kept_parts.Change.of(np.concatenate([np.zeros(len(drawn.encoder)), heads.ravel()]), study, number)
         shared = replace(drawn, heads=np.zeros_like(drawn.heads))
         shared.save(StudyFolder(tmp_path).model(number))
-        kept.keep(change, shared, StudyFolder(tmp_path), number)
+        kept_parts.keep(change, shared, StudyFolder(tmp_path), number)
         whole[number] = replace(drawn, heads=np.broadcast_to(heads, drawn.heads.shape).copy())
     path = StudyFolder(tmp_path).model(2)
     records = write_rows(tmp_path / "r.csv", rows)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from silo_agent.protocol.catching_up import CatchUpError, Current, pack, unpack
 from support.studies import tiny_study
 

@@ -6,7 +6,7 @@ import pytest
 from protos.messages import Place, Task, Tensor, Work
 from silo_agent.core import turns
 from silo_agent.core.turns import Stage, Turn
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.storage.errors import StateError
 from support.states import keyed

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
 from silo_agent.protocol.catching_up import Current
 from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.storage.checked import write_checked

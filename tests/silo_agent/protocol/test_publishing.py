@@ -3,8 +3,8 @@ import pytest
 
 from protos.messages import Publication
 from silo_agent.data.outcome import half_range
-from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, NumberResult, Results
-from silo_agent.learning.evaluation.moments import results_from_moments
+from silo_agent.learning.figures.evaluation import DomainResult, Estimate, NumberResult, Results
+from silo_agent.learning.figures.moments import results_from_moments
 from silo_agent.protocol.publishing import publication
 from support.studies import tiny_study
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.terms import cmi, cosine, deep_kernel, group_dro, irm, mk_mmd
+from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.terms.losses import cmi, cosine, deep_kernel, group_dro, irm, mk_mmd
 from silo_agent.learning.terms.term import Batch, Seen
 from tests.vectors import checker_terms
 

@@ -19,10 +19,10 @@ from bench.places import DATA
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.outcome import epsilons
 from deploy.local.simulate.silos import Silo, identified, of_arrays
-from silo_agent.learning.choice.choosing import personal_model
 from silo_agent.learning.encoder.encoder import features
-from silo_agent.learning.evaluation.evaluation import auc
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.evaluation import auc
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.personal.cross_validation import personal_model
 
 
 def made_up(count, private, seed):

@@ -7,8 +7,8 @@ from torch.nn import functional
 from bench.papers.personal_models import stack
 from bench.papers.personal_models.published import CONSTRAINTS, SETTINGS
 from bench.papers.personal_models.synthetic import CLIENTS, draw
-from silo_agent.learning.terms import cosine, ditto, mk_mmd, mmd_d
-from silo_agent.learning.terms.deep_kernel import DeepKernel, Trained
+from silo_agent.learning.terms.losses import cosine, ditto, mk_mmd, mmd_d
+from silo_agent.learning.terms.losses.deep_kernel import DeepKernel, Trained
 from silo_agent.learning.terms.term import Seen
 
 TERMS = {"cosine": cosine.loss, "mk-mmd": mk_mmd.loss, "mmd-d": mmd_d.loss}

@@ -15,10 +15,10 @@ from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
 from policies.plan.release import plan
 from silo_agent.data.reader import read_fitting_records
-from silo_agent.learning import kept
 from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.learning.model import kept_parts as kept
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.noise.draws import FreshDraws
 from support import local_silos
 from support.certificates import data_set_of, load, make_authority
 from support.local_coordinator import LocalCoordinator

@@ -7,7 +7,7 @@ from deploy.local.logistic import design, logistic
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.made_up_records import MadeUp
 from silo_agent.data.outcome import targets
-from silo_agent.learning.evaluation.evaluation import auc
+from silo_agent.learning.figures.evaluation import auc
 from support.studies import tiny_study
 
 

@@ -12,8 +12,8 @@ from deploy.local.simulate.summary import MOST_REASONS, RECORDS, TEST_RECORDS, S
 from deploy.local.simulate.summary import _plain as plain
 from deploy.local.simulate.summary import why_left_out as why
 from silo_agent.data.errors import Reason
-from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, Results
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.figures.evaluation import DomainResult, Estimate, Results
+from silo_agent.learning.model.shared import SharedModel
 from support.studies import tiny_study
 
 ROWS = """

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.contributions import heads as heads_module
-from silo_agent.learning.contributions import metrics as metrics_module
-from silo_agent.learning.contributions.contribution import Setting
-from silo_agent.learning.contributions.counts import Counts
-from silo_agent.learning.contributions.heads import Heads
-from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.device import choose_device
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.releases import heads as heads_module
+from silo_agent.learning.releases import metrics as metrics_module
+from silo_agent.learning.releases.contribution import Setting
+from silo_agent.learning.releases.counts import Counts
+from silo_agent.learning.releases.heads import Heads
+from silo_agent.learning.releases.metrics import Metrics
 from silo_agent.logs import TrainingLog
 from support.entropy import SeededEntropy
 

@@ -5,7 +5,7 @@ from torch import nn
 
 from policies.plan import shapes
 from silo_agent.learning.encoder.layers import OPERATIONS, describe
-from silo_agent.learning.evaluation.unknown_domain import network_of
+from silo_agent.learning.personal.unknown_domain import network_of
 from support.models import STUDIES, random_model, study_of
 
 

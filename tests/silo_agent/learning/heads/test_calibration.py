@@ -10,9 +10,9 @@ from scipy.special import expit, logit, softmax
 from policies.documents.study import NUMBER
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import record_weights
-from silo_agent.learning.families.expected import Expected
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.calibration import blocks, intercept_sums, shifts
+from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.registry import family_of
 
 BINARY = family_of(2)
 K, M = 3, 4

@@ -9,11 +9,11 @@ from scipy.linalg import helmert, sqrtm
 from scipy.special import log_softmax, softmax
 from scipy.stats import entropy, multivariate_normal
 
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads import hierarchical
 from silo_agent.learning.heads.evidence import Evidence, mixed
 from silo_agent.learning.heads.hierarchical import Scale, frame_of, solve
 from silo_agent.learning.heads.sums import pack, packed_size, second_order_sums, unpack
+from silo_agent.learning.outcomes.registry import family_of
 
 FAMILY = family_of(2)
 SCALE = Scale(FAMILY.hessian_factor, FAMILY.gradient_divisor)

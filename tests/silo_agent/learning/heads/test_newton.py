@@ -7,9 +7,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 from policies.documents.study import HeadPlan
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.newton import shortening, solve
 from silo_agent.learning.heads.sums import second_order_sums
+from silo_agent.learning.outcomes.registry import family_of
 
 PLAN = HeadPlan(pooled_noise=1.0, domain_noise=1.0, max_step=1e6)
 

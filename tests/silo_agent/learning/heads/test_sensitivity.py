@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from policies.documents.sections import HeadPlan
 from policies.documents.study import NUMBER
 from silo_agent.data.records import record_weights
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.calibration import blocks, intercept_sums
 from silo_agent.learning.heads.evidence import mixed
 from silo_agent.learning.heads.hierarchical import CURVATURE
 from silo_agent.learning.heads.sums import pack, rounding_slack, second_order_sums
-from silo_agent.learning.model import HEAD_BOUND
+from silo_agent.learning.model.shared import HEAD_BOUND
+from silo_agent.learning.outcomes.registry import family_of
 
 LEAST_CLIP = HeadPlan.model_json_schema()["properties"]["clip"]["minimum"]
 KINDS = [2, 3, 5, 12, NUMBER]

@@ -11,16 +11,16 @@ from scipy.special import softmax
 
 from policies.documents.study import NUMBER
 from silo_agent.data.records import record_weights
-from silo_agent.learning.families.bernoulli import SHARE as HESSIAN_SHARE
-from silo_agent.learning.families.categorical import SHARE as SOFTMAX_SHARE
-from silo_agent.learning.families.family import C
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads import sums as module
 from silo_agent.learning.heads.evidence import mixed
 from silo_agent.learning.heads.sums import hessian_noise_sd as noise_for
 from silo_agent.learning.heads.sums import pack as pack_for
 from silo_agent.learning.heads.sums import packed_size, rounding_slack, second_order_sums
 from silo_agent.learning.heads.sums import unpack as unpack_for
+from silo_agent.learning.outcomes.family import C
+from silo_agent.learning.outcomes.more_classes import SHARE as SOFTMAX_SHARE
+from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.two_classes import SHARE as HESSIAN_SHARE
 
 K, M = 3, 4
 MANY = (3, 4, 7)

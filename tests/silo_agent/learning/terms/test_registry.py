@@ -10,12 +10,12 @@ from policies.documents.terms import TERMS
 from policies.plan import terms as plan_terms
 from policies.plan.terms import Weighted
 from policies.refusals import Reason, Refused
-from silo_agent.learning.beside.guesser import Guesser
+from silo_agent.learning.dpsgd import training
 from silo_agent.learning.encoder.encoder import Encoder
-from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.private import dpsgd
-from silo_agent.learning.terms.cmi import Prior
-from silo_agent.learning.terms.deep_kernel import DeepKernel
+from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.terms.guesser import Guesser
+from silo_agent.learning.terms.losses.cmi import Prior
+from silo_agent.learning.terms.losses.deep_kernel import DeepKernel
 from silo_agent.learning.terms.registry import (
     MODEL_TERMS,
     RECORD_TERMS,
@@ -114,7 +114,7 @@ def test_a_term_that_is_not_per_record_is_refused_by_name_in_the_noised_step(mak
     asked = plan_terms.of_upload
     monkeypatch.setattr(plan_terms, "of_upload", lambda plan: (*asked(plan), Weighted(term, 0.1)))
     with pytest.raises(Refused, match=f"the term {term.name} ") as caught:
-        dpsgd.require_accountable(make_study())
+        training.require_accountable(make_study())
     assert caught.value.reason is REASONS[term.reads]
 
 
@@ -136,7 +136,7 @@ def test_an_entry_that_lies_is_found_by_the_examination(make_study, monkeypatch)
     monkeypatch.setitem(RECORD_TERMS, "mk_mmd", coupled)
     require_per_record([Weighted(lie, 0.1)])
     with pytest.raises(Refused) as caught:
-        dpsgd.require_accountable(make_study())
+        training.require_accountable(make_study())
     assert caught.value.reason is Reason.BATCH_STATISTICS
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from silo_agent.learning.terms import cosine, mk_mmd, mmd_d
-from silo_agent.learning.terms.deep_kernel import DeepKernel
+from silo_agent.learning.terms.losses import cosine, mk_mmd, mmd_d
+from silo_agent.learning.terms.losses.deep_kernel import DeepKernel
 from silo_agent.learning.terms.term import Layer, Seen
 
 

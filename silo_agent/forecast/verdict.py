@@ -1,0 +1,98 @@
+"""What a forecast means, in a sentence: whether the study is worth anything, and what to change if it is not."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from policies.documents.study import Study
+from silo_agent.forecast.forecast import Figure, Forecast, Row, reached
+
+_WORTHLESS: Final[dict[Figure, float]] = {"auc": 0.05, "accuracy": 0.02, "r2": 0.02}
+"""A model that is no further above a coin than this is named one."""
+_WORTH: Final[dict[Figure, float]] = {"auc": 0.1, "accuracy": 0.05, "r2": 0.05}
+"""How far above a coin a study is worth something, if it is asked what would take it there."""
+_TIMES: Final = (2, 4, 8, 16, 32, 64)
+_HELPS: Final = 0.01
+"""Least gain for which a change is named."""
+NAMES: Final[dict[Figure, str]] = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
+
+
+def is_coin(figure: Figure, row: Row) -> bool:
+    """Whether the study may well end no better than a coin: one case in five or more."""
+    return (row.mean.middle + row.mean.low) / 2.0 < row.coin + _WORTHLESS[figure]
+
+
+def is_no_gain(row: Row) -> bool:
+    """Whether a hospital alone would do as well, without spending anything."""
+    return row.gain is not None and row.gain.middle <= 0.0
+
+
+def sentences(study: Study, found: Forecast) -> list[str]:
+    """What each row means; nothing of a row that is worth its price."""
+    told = [_sentence(study, found, row) for row in found.rows]
+    if not found.asked.is_stated:
+        name = NAMES[found.figure]
+        told = [
+            f"If the features reach {name} {row.effect:g}: {text}"
+            for row, text in zip(found.rows, told, strict=True)
+            if text
+        ]
+    return [text for text in told if text]
+
+
+def _sentence(study: Study, found: Forecast, row: Row) -> str:
+    name = NAMES[found.figure]
+    if is_coin(found.figure, row):
+        what = f"The study would be no better than a coin ({name} {row.mean.middle:.3f})."
+        wanted = row.coin + _WORTH[found.figure]
+    elif is_no_gain(row) and row.alone is not None:
+        what = (
+            f"The study would be no better than staying alone ({name} {row.mean.middle:.3f}; one hospital reaches"
+            f" {row.alone.middle:.3f} by itself)."
+        )
+        wanted = row.alone.middle
+    else:
+        return ""
+    return f"{what} {_change(study, found, row, wanted)}"
+
+
+def _change(study: Study, found: Forecast, row: Row, wanted: float) -> str:
+    """What would take the study to `wanted`, in a sentence."""
+    name = NAMES[found.figure]
+    if row.plain_mean.middle < wanted:
+        return (
+            f"Without any noise it would reach {row.plain_mean.middle:.3f}, so less privacy does not help: find more"
+            " hospitals, or features that say more."
+        )
+    better = _lever(study, found, row)
+    place = bisect_left(_TIMES, wanted, key=lambda n: reached(study, found.asked, row.effect, times=n))
+    often = _TIMES[place] if place < len(_TIMES) else None
+    fewer = f"fewer inputs than {study.data.inputs} and fewer domains than {len(study.data.domains)}"
+    if often is None:
+        return f"{better}Not even {_TIMES[-1]} times the patients would give {name} {wanted:.2f}: plan {fewer}."
+    return (
+        f"{better}For {name} {wanted:.2f} it takes about {often} times the patients, or {often} times less noise (about"
+        f" {often} times the epsilon); {fewer} need less."
+    )
+
+
+def _lever(study: Study, found: Forecast, row: Row) -> str:
+    """The change without a price that helps most, or nothing."""
+    heads = study.heads.model_dump(mode="json")
+    changes: dict[str, dict[str, object]] = {
+        "heads.clip: 0.5": {"clip": 0.5},
+        "heads.solver: hierarchical": {"solver": "hierarchical"},
+    }
+    best, text = reached(study, found.asked, row.effect, times=1) + _HELPS, ""
+    for name, change in changes.items():
+        if all(heads[field] == value or (field == "clip" and heads[field] <= value) for field, value in change.items()):
+            continue
+        try:
+            other = Study.model_validate(study.model_dump(mode="json") | {"heads": heads | change})
+        except ValueError:
+            continue
+        value = reached(other, found.asked, row.effect, times=1)
+        if value > best:
+            best, text = value, f"{name} costs nothing and would give about {value:.3f}. "
+    return text

@@ -1,0 +1,142 @@
+"""Compares the shared model with models of this hospital's own by cross-validation over its training patients.
+
+Guarantees: held-out patients are never read. All records of a patient lie in one fold, and which one does not depend on
+the file's order. The shared model is the default: another one is chosen only if it gains more than `ERRORS` standard
+errors. Source: docs/design/choice.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from crypto.entropy import Entropy
+from policies.documents.study import Personal
+from policies.plan import shapes
+from silo_agent.data.records import Records
+from silo_agent.learning.encoder.encoder import features
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.family import Family
+from silo_agent.learning.personal.choice import ERRORS, FEWEST, PERSONAL, REFITTED, SHARED, Choice, Compared
+from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.refit import Sample, logits_under, losses, refit
+from silo_agent.learning.personal.unknown_domain import Model, network_of
+from silo_agent.learning.personal.untouched import change_without
+
+FOLDS: Final = 5
+_LABEL: Final = b"fedward choice"
+Floats = NDArray[np.float64]
+
+
+def personal_model(
+    models: Mapping[int, SharedModel],
+    records: Records,
+    plan: Personal,
+    *,
+    entropy: Entropy,
+    change: Floats | None = None,
+    device: torch.device | str = "cpu",
+) -> PersonalModel:
+    """The personal model of these records after all rounds of the heads in `models`, with `change` on the heads."""
+    personal: PersonalModel | None = None
+    for number in sorted(models):
+        if number and shapes.head_round(models[number].study, number) is not None:
+            shared = models[number]
+            if change is not None:
+                shared = shared.with_heads(shared.heads + change, number)
+            personal = personal or PersonalModel.start(shared)
+            personal = personal.train(shared, records, plan, entropy=entropy, device=device)
+    return personal or PersonalModel.start(models[max(models)])
+
+
+def choose(
+    models: Mapping[int, SharedModel],
+    training: Records,
+    plan: Personal,
+    *,
+    entropy: Entropy,
+    device: torch.device | str = "cpu",
+) -> Choice:
+    """This hospital's choice after the last of `models`, the shared models that it keeps by round.
+
+    `plan` says how the personal model is trained. With fewer than `FEWEST` patients it is the shared model.
+    """
+    shared = models[max(models)]
+    found: tuple[Compared, ...] = ()
+    if training.patient_count >= FEWEST:
+        found = compare(models, training, plan, entropy=entropy, device=device)
+    best = max(found, key=lambda one: one.gain, default=None)
+    candidate = SHARED if best is None or best.gain <= ERRORS * best.error else best.candidate
+    heads = np.zeros((0, shared.heads.shape[1]))
+    if candidate in REFITTED:
+        factor, weights = REFITTED[candidate]
+        sample = _sample(shared, training, device)
+        heads = refit(sample, shared.heads, shared.family, factor=factor, weights=weights)
+    return Choice(shared.study, shared.round, shared.digest, candidate, training.patient_count, FOLDS, found, heads)
+
+
+def compare(
+    models: Mapping[int, SharedModel],
+    records: Records,
+    plan: Personal,
+    *,
+    entropy: Entropy,
+    device: torch.device | str = "cpu",
+) -> tuple[Compared, ...]:
+    """Each candidate's gain over the shared model on patients whom neither has seen, by cross-validation."""
+    shared = models[max(models)]
+    family = shared.family
+    sample = _sample(shared, records, device)
+    fold = folds_of(records.identities, shared.study.digest)
+    lost = {name: np.zeros(len(records)) for name in (SHARED, *REFITTED, PERSONAL)}
+    for number in range(FOLDS):
+        held = fold == number
+        rows = held[records.patients]
+        change = change_without(models, records.of_patients(held), device)
+        heads = shared.heads + change
+
+        lost[SHARED][rows] = _under(heads, sample.rows(rows), family)
+        for name, (factor, weights) in REFITTED.items():
+            refitted = refit(sample.rows(~rows), heads, family, factor=factor, weights=weights)
+            lost[name][rows] = _under(refitted, sample.rows(rows), family)
+        others = records.of_patients(~held)
+        personal = personal_model(models, others, plan, entropy=entropy, change=change, device=device)
+        lost[PERSONAL][rows] = losses_of(personal, records.of_patients(held), device)
+    return tuple(gained(name, lost[SHARED] - lost[name], records) for name in (*REFITTED, PERSONAL))
+
+
+def folds_of(identities: tuple[str, ...], study: str) -> NDArray[np.int64]:
+    """The fold (P,) of each patient: patients are dealt out in the order of a hash of study and identity."""
+    places = [hashlib.sha256(_LABEL + bytes.fromhex(study) + name.encode()).digest() for name in identities]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    found = np.zeros(len(places), np.int64)
+    found[order] = np.arange(len(places)) % FOLDS
+    return found
+
+
+def gained(name: str, gains: Floats, records: Records) -> Compared:
+    """A candidate's mean gain over patients, from how much lower its loss (n,) of every record is."""
+    by_patient = np.bincount(records.patients, weights=records.weights * gains)
+    return Compared(name, float(by_patient.mean()), float(by_patient.std(ddof=1) / np.sqrt(len(by_patient))))
+
+
+def _sample(shared: SharedModel, records: Records, device: torch.device | str) -> Sample:
+    phi = shared.features(records.inputs, records.images, device).cpu().numpy().astype(np.float64)
+    return Sample(phi, records.labels, records.domains, records.weights)
+
+
+def _under(heads: Floats, sample: Sample, family: Family) -> Floats:
+    """Losses (n,) under these heads."""
+    return losses(logits_under(sample.phi, heads, sample.domains, family.form.logits), sample.labels, family)
+
+
+def losses_of(model: Model, records: Records, device: torch.device | str = "cpu") -> Floats:
+    """Losses (n,) of a whole model, in record order."""
+    encoder, heads = network_of(model)
+    phi = features(encoder, records.inputs, records.images, device).cpu().numpy().astype(np.float64)
+    return _under(heads, Sample(phi, records.labels, records.domains, records.weights), model.family)

@@ -1,0 +1,143 @@
+"""Metrics: held-out patients by domain, the last sum of a study. The results follow from it.
+
+Patients count by class and score, or by error and outcome if the label is a number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.plan.release import Release
+from protos.messages import Place
+from silo_agent.data.outcome import half_range
+from silo_agent.data.records import Records
+from silo_agent.learning.each_record import Rows, chunk_rows, exact_weights, sum_records
+from silo_agent.learning.figures.evaluation import (
+    DomainResult,
+    NumberResult,
+    Results,
+    results_from_histograms,
+    score_histograms,
+)
+from silo_agent.learning.figures.moments import moment_cells, results_from_moments
+from silo_agent.learning.model.kept_parts import completed
+from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.family import is_of_classes
+from silo_agent.learning.releases import noising
+from silo_agent.learning.releases.contribution import Integers, Opened, Setting
+from silo_agent.learning.releases.noising import Grid, draw, summed
+from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.steady_features import steady_features
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
+
+
+class Metrics:
+    """Histograms of the shared model's scores, or moments of its errors, over all silos."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.limit = Grid.of(setting.study).limit
+
+    def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
+        """This silo's counts of its held-out patients."""
+        return draw(self._setting, self.statistic(release, cohort, model), release, place, silos=silos)
+
+    def rehearse(self, release: Release, cohort: Records, _place: Place, model: SharedModel) -> None:
+        """Count made-up records."""
+        self.statistic(release, cohort, model, strict=True)
+
+    def statistic(
+        self, release: Release, cohort: Records, model: SharedModel, *, strict: bool = False
+    ) -> NDArray[np.float64]:
+        """The cells without noise, (release.values,). Private: only `contribute` and made-up records use it."""
+        setting, family, count = self._setting, self._setting.family, len(self._setting.study.data.domains)
+        model = completed(model, StudyFolder(setting.folder), setting.study.rounds + 1)
+        encoder, weights, plan = model.build_encoder(), exact_weights(cohort.weights), setting.study.evaluation
+
+        def term(rows: Rows) -> NDArray[np.float64]:
+            images = None if cohort.images is None else cohort.images.subset(rows)
+            features = steady_features(encoder, cohort.inputs[rows], images, setting.device, to_predict=True)
+            labels, domains = cohort.labels[rows], cohort.domains[rows]
+            predictions = model.probabilities(features, domains)
+            if not is_of_classes(family):
+                largest = plan.largest_error
+                return moment_cells(predictions, labels, domains, weights[rows], count=count, largest_error=largest)
+            return score_histograms(predictions, labels, domains, weights[rows], family, count=count, bins=plan.bins)
+
+        return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
+
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """No cell is negative, and no domain has more held-out patients than its training patients allow.
+
+        The moments of a number's errors may be negative; they are bounded alone.
+        """
+        values, judge = noising.judge(self._setting.study, total, release, silos)
+        of_classes = is_of_classes(self._setting.family)
+        for cells, most in zip(values.reshape(len(patients.by_domain), -1), patients.held_out(), strict=True):
+            judge.within(cells, most)
+            if of_classes:
+                judge.not_negative(cells)
+                judge.at_most(cells, most)
+
+    def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
+        """Compute the metrics by domain from the noised sums, and store them. The model stays as it is.
+
+        The patients of each class over all domains are stored, too: forecasts of later studies start from them.
+        """
+        study, folder = self._setting.study, StudyFolder(self._setting.folder)
+        sums, noise_sd = summed(study, total, release, silos)
+        count = len(study.data.domains)
+        by_domain = self._results(sums, noise_sd, count)
+        together = None
+        if study.evaluation.together:
+            whole = sums.reshape(count, -1).sum(axis=0)
+            (together,) = self._results(whole, noise_sd * math.sqrt(count), 1)
+        results = Results(study.digest, study.data.domains, by_domain, noise_sd, together)
+        write_whole(folder.results, json.dumps(_stored(results), indent=1).encode())
+        if is_of_classes(self._setting.family):
+            classes = sums.reshape(count, self._setting.family.form.classes, -1).sum(axis=(0, 2))
+            write_whole(folder.classes, json.dumps(classes.tolist()).encode())
+        return Opened(model, results=results)
+
+    def _results(
+        self, sums: NDArray[np.float64], noise_sd: float, count: int
+    ) -> tuple[DomainResult | NumberResult, ...]:
+        """What sums of `count` domains say of each."""
+        study, family = self._setting.study, self._setting.family
+        smallest = study.privacy.smallest_domain
+        if not is_of_classes(family):
+            return results_from_moments(
+                sums,
+                noise_sd,
+                half_range(study.data.label),
+                count=count,
+                largest_error=study.evaluation.largest_error,
+                smallest=smallest,
+            )
+        return results_from_histograms(
+            sums,
+            noise_sd,
+            family,
+            count=count,
+            bins=study.evaluation.bins,
+            rng=np.random.default_rng(0),
+            smallest=smallest,
+            fitted=study.evaluation.auc == "fitted",
+        )
+
+
+def _stored(results: Results) -> dict[str, Any]:
+    """The figures alone, in the form that files of results have had from the start."""
+    content = asdict(results)
+    for one in (*content["by_domain"], content["together"] or {}):
+        one.pop("sizes", None)
+    return content

@@ -1,0 +1,105 @@
+"""A forecast follows the study's public numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from silo_agent.forecast.asked import asked_of
+from silo_agent.forecast.forecast import Interval, counted, forecast
+from silo_agent.forecast.walk import Walk
+
+
+def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():
+    rng = np.random.default_rng(1)
+    draws = rng.normal(0.5, 0.01, (1000, 9))
+    found = [Interval.of(own[:8]) for own in draws]
+    held = np.mean([one.low <= own[8] <= one.high for one, own in zip(found, draws, strict=True)])
+    assert held == pytest.approx(0.9, abs=0.03)
+
+
+def test_an_interval_leaves_out_what_is_not_known():
+    assert math.isnan(Interval.of([math.nan]).middle)
+    assert Interval.of([0.6, math.nan]) == Interval(0.6, 0.6, 0.6)
+
+
+def test_noise_costs(raw_study):
+    study = raw_study(evaluation={"noise": 0.5})
+    asked = asked_of(study, patients=[400], prevalence=0.3, effect=0.8)
+    first = forecast(study, asked, draws=2)
+    (row,) = first.rows
+    assert (first.figure, first.draws, row.effect, row.coin) == ("auc", 2, 0.8, 0.5)
+    assert 0.5 < row.mean.middle < row.plain_mean.middle < 0.83
+    assert row.worst.middle <= row.mean.middle
+    assert row.gap.middle == pytest.approx(row.plain_mean.middle - row.mean.middle)
+    assert row.gain.middle == pytest.approx(row.mean.middle - row.alone.middle)
+    assert 0 < row.width < 1
+
+
+def test_every_run_is_of_the_patients_that_were_asked_about_and_no_more(raw_study, monkeypatch):
+    times = []
+
+    def watched(*given):
+        times.append((walk := Walk(*given)).times)
+        return walk
+
+    monkeypatch.setattr("silo_agent.forecast.forecast.Walk", watched)
+    study = raw_study()
+    forecast(study, asked_of(study, patients=[100], effect=0.8), draws=1)
+    assert len(times) >= 2
+    assert set(times) == {1.0}
+
+
+@pytest.mark.slow
+def test_the_same_study_has_the_same_forecast(raw_study):
+    study = raw_study()
+    asked = asked_of(study, patients=[200], effect=0.8)
+    first, again = (forecast(study, asked, draws=2).rows[0].mean for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.slow
+def test_a_range_of_effects_has_a_row_for_each(raw_study):
+    study = raw_study()
+    found = forecast(study, asked_of(study, patients=[300]), draws=4)
+    assert found.draws == 2
+    assert [row.effect for row in found.rows] == [0.62, 0.7, 0.8]
+    assert found.rows[0].plain_mean.middle < found.rows[2].plain_mean.middle
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("label", "figure"),
+    [
+        ({"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}, "r2"),
+        ({"column": "ill", "classes": [[0], [1], [2]], "positive": [], "negative": []}, "accuracy"),
+    ],
+)
+def test_other_outcomes_have_their_own_figure(raw_study, label, figure):
+    study = raw_study(data={"label": label}, evaluation={"bins": 10, "noise": 0.5})
+    found = forecast(study, asked_of(study, patients=[400], effect=0.6), draws=2)
+    (row,) = found.rows
+    assert found.figure == figure
+    assert (row.alone is None) == (figure == "accuracy")
+    assert row.plain_mean.middle > row.coin
+
+
+def test_it_is_about_the_domains_that_the_study_will_publish(raw_study):
+    expected = {"patients": [2000], "shares": [0.05, 0.95], "prevalence": 0.2}
+    study = raw_study(expected=expected)
+    assert counted(study, asked_of(study)) == (0, 1)
+    assert counted(study, asked_of(study, patients=[10])) == (0, 1)
+    empty = raw_study(expected=expected | {"shares": [0, 1]})
+    assert counted(empty, asked_of(empty)) == (1,)
+    least = raw_study(expected=expected, privacy={"smallest_domain": 100})
+    assert counted(least, asked_of(least)) == (1,)
+    assert counted(least, asked_of(least, patients=[4000])) == (0, 1)
+    assert counted(least, asked_of(least, patients=[10])) == (0, 1)
+
+
+@pytest.mark.slow
+def test_the_mean_of_several_runs_varies_less(raw_study):
+    study = raw_study(heads={"pooled_noise": 8.0, "domain_noise": 8.0})
+    asked = asked_of(study, patients=[100], prevalence=0.4, effect=0.8)
+    one, many = (forecast(study, asked, draws=8, runs=runs, about=(1,)).rows[0].mean for runs in (1, 6))
+    assert many.high - many.low < one.high - one.low

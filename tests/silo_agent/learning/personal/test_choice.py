@@ -1,0 +1,71 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.model import files
+from silo_agent.learning.personal.choice import CANDIDATES, REFITTED, Choice, Compared
+from support.models import random_model
+from support.studies import tiny_study
+
+
+@pytest.fixture
+def choice():
+    shared = random_model(tiny_study())
+    compared = (Compared("recalibrated", -0.001, 0.002), Compared("own heads", 0.02, 0.008))
+    return Choice(shared.study, 2, shared.digest, "own heads", 412, 5, compared, shared.heads + 1.0, "f" * 64)
+
+
+def same(a, b):
+    return (a.to_bytes(), a.why) == (b.to_bytes(), b.why)
+
+
+def test_a_choice_comes_back_as_it_was_and_only_its_owner_reads_it(choice, tmp_path):
+    path = tmp_path / "choice.safetensors"
+    choice.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert same(Choice.load(path), choice)
+    assert repr(choice) == "Choice(<private>)"
+    for candidate in CANDIDATES:
+        heads = choice.heads if candidate in REFITTED else choice.heads[:0]
+        other = replace(choice, candidate=candidate, heads=heads)
+        assert same(Choice.from_bytes(other.to_bytes()), other)
+
+
+def test_a_refitted_model_is_named_after_what_is_refitted():
+    assert {name: ("recalibrated" in name, "own heads" in name) for name in REFITTED} == REFITTED
+    assert sorted(REFITTED.values()) == [(False, True), (True, False), (True, True)]
+
+
+def test_it_says_why(choice):
+    cross = "in 5-fold cross-validation over 412 training patients"
+    assert choice.why == f"{cross} it lowered the loss of a patient by +0.0200 +- 0.0080"
+    assert replace(choice, candidate="shared").why == (
+        f"{cross} no model of this hospital's own gained more than half a standard error; the best, own heads, lowered"
+        " the loss of a patient by +0.0200 +- 0.0080"
+    )
+    few = replace(choice, candidate="shared", patients=12, compared=())
+    assert few.why == "12 training patients are too few to compare models on (50 are needed)"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: b"damaged",
+        lambda c: c.to_bytes()[:-8],
+        lambda c: random_model(c.study).to_bytes(),
+        lambda c: files.encode("choice", c.study, 2, {"heads": c.heads}),
+        lambda c: files.encode("choice", c.study, 2, {"heads": c.heads}, facts="[]"),
+        lambda c: replace(c, candidate="best").to_bytes(),
+        lambda c: replace(c, candidate="shared").to_bytes(),
+        lambda c: replace(c, heads=c.heads[:1]).to_bytes(),
+        lambda c: replace(c, heads=c.heads * np.nan).to_bytes(),
+        lambda c: replace(c, compared=(Compared("own heads", float("nan"), 1.0),)).to_bytes(),
+    ],
+)
+def test_what_is_no_choice_is_refused_with_the_file_and_the_fix(choice, tmp_path, spoil):
+    path = tmp_path / "choice.safetensors"
+    path.write_bytes(spoil(choice))
+    with pytest.raises(ModelFileError, match=r"choice\.safetensors.*cannot be used.*--model\s+shared"):
+        Choice.load(path)
