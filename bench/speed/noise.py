@@ -24,7 +24,7 @@ from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
 from silo_agent.learning.dpsgd.clipping import Grid
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
-from silo_agent.learning.dpsgd.training import train_encoder
+from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder, flatten
 from silo_agent.learning.outcomes.registry import family_of
 
@@ -106,14 +106,15 @@ def _train(study: Study, encoder: Encoder, records: Records, steps: int, *, nois
     plan = study.encoder.model_copy(update={"steps": steps} | ({} if noise else {"noise": 0.0}))
     before, began = _cpu(), time.monotonic()
     train_encoder(
-        encoder,
-        np.random.default_rng(2).normal(size=(2, study.model.representation + 1)),
-        records,
-        plan,
-        encoder_release(study.model_copy(update={"encoder": plan})),
-        family=family_of(2),
-        domain_weights=np.ones(2),
-        prior=None,
+        Training(
+            encoder=encoder,
+            heads=np.random.default_rng(2).normal(size=(2, study.model.representation + 1)),
+            records=records,
+            plan=plan,
+            release=encoder_release(study.model_copy(update={"encoder": plan})),
+            family=family_of(2),
+            domain_weights=np.ones(2),
+        ),
         mode="local" if noise else "none",
         entropy=SystemEntropy(),
     )

@@ -26,7 +26,7 @@ from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.images import Images
 from silo_agent.data.records import Records
-from silo_agent.learning.dpsgd.training import train_encoder
+from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder
 from silo_agent.learning.outcomes.registry import family_of
 
@@ -134,17 +134,18 @@ def ours(scene_: Scene, steps: int, noise: float) -> None:
     """Train with the code of a silo."""
     plan = scene_.study.encoder.model_copy(update={"steps": steps, "noise": noise})
     train_encoder(
-        scene_.encoder,
-        scene_.heads,
-        scene_.records,
-        plan,
-        encoder_release(scene_.study.model_copy(update={"encoder": plan})),
-        family=family_of(2),
-        domain_weights=np.ones(1),
-        prior=None,
+        Training(
+            encoder=scene_.encoder,
+            heads=scene_.heads,
+            records=scene_.records,
+            plan=plan,
+            release=encoder_release(scene_.study.model_copy(update={"encoder": plan})),
+            family=family_of(2),
+            domain_weights=np.ones(1),
+            device=scene_.device,
+        ),
         mode="local" if noise else "none",
         entropy=SystemEntropy(),
-        device=scene_.device,
     )
 
 

@@ -6,7 +6,7 @@ its term. Nobody is told. How much is computed at once follows from public const
 (docs/design/total.md, "A record on its own"). What rounding lets neighbours add to a term is bounded there too ("Sums
 of terms").
 
-Every sum over records that leaves a silo passes through `sum_records`. DP-SGD has a sum of its own (`private.dpsgd`).
+Every sum over records that leaves a silo passes through `sum_records`. DP-SGD has a sum of its own (`dpsgd.training`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
-from silo_agent.learning.dpsgd.training import train_encoder
+from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.outcomes.registry import family_of
 from silo_agent.learning.releases.encoder import UPDATE_STEPS
@@ -44,14 +44,15 @@ def released(study: Study, records: Records, seed: int, *, noise: bool = True) -
     if not noise:
         plan = plan.model_copy(update={"noise": 0.0})
     update = train_encoder(
-        build_encoder(study.model, study.data, stochastic=False),
-        np.linspace(-3, 3, study.model.representation + 1)[None, :].repeat(len(study.data.domains), axis=0),
-        records,
-        plan,
-        encoder_release(study.model_copy(update={"encoder": plan})),
-        family=family_of(2),
-        domain_weights=np.ones(len(study.data.domains)),
-        prior=None,
+        Training(
+            encoder=build_encoder(study.model, study.data, stochastic=False),
+            heads=np.linspace(-3, 3, study.model.representation + 1)[None, :].repeat(len(study.data.domains), axis=0),
+            records=records,
+            plan=plan,
+            release=encoder_release(study.model_copy(update={"encoder": plan})),
+            family=family_of(2),
+            domain_weights=np.ones(len(study.data.domains)),
+        ),
         mode="local" if noise else "none",
         entropy=entropy,
     )

@@ -216,9 +216,10 @@ def fixed_seed() -> Iterator[None]:
 def scale_from_patients() -> Iterator[None]:
     """The denominator of the gradient sum is q N, with the silo's own N (Opacus issues 571 and 819)."""
 
-    def train(encoder, heads, records, plan, release, **rest):
-        expected = max(round(release.sampling_rate * records.patient_count), 1)
-        return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), release, **rest)
+    def train(training, **rest):
+        expected = max(round(training.release.sampling_rate * training.records.patient_count), 1)
+        own = training.plan.model_copy(update={"batch_size": expected})
+        return train_encoder(replace(training, plan=own), **rest)
 
     with patch("silo_agent.learning.releases.encoder.train_encoder", train):
         yield

@@ -172,14 +172,16 @@ def summed(model, records):
         patch.setattr(Step, "take", noted)
         patch.setattr(training, "gaussian", lambda *_: latent)
         training.train_encoder(
-            model.build_encoder(),
-            model.heads,
-            records,
-            model.study.encoder,
-            encoder_release(model.study),
-            family=model.family,
-            domain_weights=np.ones(2),
-            prior=model.build_prior(),
+            training.Training(
+                encoder=model.build_encoder(),
+                heads=model.heads,
+                records=records,
+                plan=model.study.encoder,
+                release=encoder_release(model.study),
+                family=model.family,
+                domain_weights=np.ones(2),
+                prior=model.build_prior(),
+            ),
             mode="none",
             entropy=SeededEntropy(1),
         )

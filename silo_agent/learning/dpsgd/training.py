@@ -147,65 +147,64 @@ class _Trained(nn.Module):
         return self._fixed if self.prior is None else self.prior
 
 
-def train_encoder(
-    encoder: Encoder,
-    heads: NDArray[np.float64],
-    records: Records,
-    plan: EncoderPlan,
-    release: Release,
-    *,
-    family: Family,
-    domain_weights: NDArray[np.float64],
-    prior: Prior | FixedPrior | None,
-    mode: Mode,
-    entropy: Entropy,
-    joint: int = 0,
-    heads_alone: bool = False,
-    kept: Collection[str] = (),
-    device: torch.device | str = "cpu",
-    log: Log | None = None,
-    first: int = 0,
-    steps: int | None = None,
-) -> EncoderUpdate:
-    """Train a copy of `encoder` (and of `prior`) and return the change, sampled and noised as it was charged.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Training:
+    """What a silo trains for an upload, from what, and where these steps stand among the study's.
 
-    `release` gives the number of steps, the sampling rate and the noise; `plan` gives the rest. The loss of a record is
-    the sum of the plan's terms (`terms.of_upload`) under the frozen `heads` (M, W). In it, the cross-entropy is
-    multiplied by u_m of `domain_weights` (M,). With `joint` (1 or M) the heads are not frozen: the first so many are
-    trained in the same steps, under the same clip and noise; with `heads_alone` the encoder stands still meanwhile.
-    Terms that read weights alone (`terms.of_steps`) are added to the noised steps of the parts that are uploaded: not
-    of those in `kept`, and not of tables that stay at the silo. `prior` must be given exactly if a
-    term is stochastic. If there are no patients, the update is noise alone. `mode` is the study's; it is `none` exactly
-    if `release.noise` is 0. `first` is the number of the study's steps before these, and `steps` how many it has in all
-    (None: these); the learning rate follows from both. The momentum begins at zero in every round.
+    `heads` (M, W) are frozen, but for the first `joint` (0, 1 or M), which are trained in the same steps, under the
+    same clip and noise; with `heads_alone` the encoder stands still meanwhile. `domain_weights` (M,) are u_m, which
+    multiply the cross-entropy. `prior` is given exactly if a term of `plan` is stochastic. Parts named in `kept` stay
+    at the silo. `release` gives the number of steps, the sampling rate and the noise. `first` is the number of the
+    study's steps before these, and `whole` how many it has in all (None: these); the learning rate follows from both.
+    """
+
+    encoder: Encoder
+    heads: NDArray[np.float64]
+    records: Records
+    plan: EncoderPlan
+    release: Release
+    family: Family
+    domain_weights: NDArray[np.float64]
+    prior: Prior | FixedPrior | None = None
+    joint: int = 0
+    heads_alone: bool = False
+    kept: Collection[str] = ()
+    device: torch.device | str = "cpu"
+    first: int = 0
+    whole: int | None = None
+
+    def __repr__(self) -> str:
+        return "Training(<private>)"
+
+    @property
+    def rates(self) -> Iterator[float]:
+        """The learning rate of each step."""
+        whole = self.release.count if self.whole is None else self.whole
+        return (learning_rate(self.plan, self.first + number, whole) for number in range(self.release.count))
+
+
+def train_encoder(training: Training, *, mode: Mode, entropy: Entropy, log: Log | None = None) -> EncoderUpdate:
+    """Train a copy of the encoder (and of the prior) and return the change, sampled and noised as it was charged.
+
+    The loss of a record is the sum of the plan's terms (`terms.of_upload`) under the heads. Terms that read weights
+    alone (`terms.of_steps`) are added to the noised steps of the parts that are uploaded: not of those that are kept,
+    and not of tables that stay at the silo. If there are no patients, the update is noise alone. `mode` is the study's;
+    it is `none` exactly if the release's noise is 0. The momentum begins at zero in every round.
 
     Raises `LearningError` if encoder, plan and mode do not fit together, `Refused` if terms or parts cannot be
-    accounted for (terms/registry.py, accountable.py).
+    accounted for (terms/registry.py, examination.py).
     """
+    plan, release = training.plan, training.release
     check_noise(release.noise, mode)
-    together = heads[:joint] if joint else None
     key = entropy.bytes(32)
-    grid = Grid.of(plan.clip, release.noise)
-    run = _Run(
-        encoder,
-        prior,
-        plan,
-        records,
-        together=together,
-        heads_alone=heads_alone,
-        grid=grid,
-        family=family,
-        key=key,
-        device=device,
-    )
-    sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
+    run = _Run(training, Grid.of(plan.clip, release.noise), key)
+    sampler = PatientSampler(training.records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     start = flatten(run.trained)
     with steady_kernels(run.device), _noise(key, run.grid, release, run.trained.moving) as noise:
-        gradients = run.gradients(heads, domain_weights)
-        whole = release.count if steps is None else steps
-        rates = (learning_rate(plan, first + number, whole) for number in range(release.count))
-        drawn = run.trained.uploaded(plan, kept)
-        step = Step(run.optimizer, run.grid, plan.batch_size, noise, rates, terms=terms.of_steps(plan), drawn=drawn)
+        gradients = run.gradients()
+        drawn = run.trained.uploaded(plan, training.kept)
+        own = terms.of_steps(plan)
+        step = Step(run.optimizer, run.grid, plan.batch_size, noise, training.rates, terms=own, drawn=drawn)
         for _ in range(release.count):
             gradients(step.totals, sampler.draw())
             step.take()
@@ -215,30 +214,18 @@ def train_encoder(
     return _update(run.trained, start, plan)
 
 
-def sum_gradients(
-    encoder: Encoder,
-    heads: NDArray[np.float64],
-    records: Records,
-    plan: EncoderPlan,
-    *,
-    family: Family,
-    domain_weights: NDArray[np.float64],
-    prior: Prior | FixedPrior | None,
-    entropy: Entropy,
-    device: torch.device | str = "cpu",
-) -> NDArray[np.int64]:
+def sum_gradients(training: Training, *, entropy: Entropy) -> NDArray[np.int64]:
     """The exact sum of all patients' clipped gradients in units of clip / `SEALED_NORM`, int64 (n,), without noise.
 
     One record of each patient enters, at random. A patient's integers have an l2 norm of at most `SEALED_NORM`, or are
     all zero. Losses, errors and the order of the values are those of `train_encoder`; the averaged prior comes last.
     """
     key = entropy.bytes(32)
-    grid = Grid.of(plan.clip, 0.0)
-    run = _Run(encoder, prior, plan, records, grid=grid, family=family, key=key, device=device)
-    sampler = PatientSampler(records.patients, 1.0, KeyStream(key, b"dpsgd sampling"))
+    run = _Run(training, Grid.of(training.plan.clip, 0.0), key)
+    sampler = PatientSampler(training.records.patients, 1.0, KeyStream(key, b"dpsgd sampling"))
     totals = [torch.zeros(one.numel(), dtype=torch.int64, device=run.device) for one in run.trained.parameters()]
     with steady_kernels(run.device):
-        run.gradients(heads, domain_weights)(totals, sampler.draw())
+        run.gradients()(totals, sampler.draw())
     run.hooked.remove_hooks()
     return np.concatenate([np.zeros(0, np.int64), *(total.cpu().numpy() for total in totals)])
 
@@ -246,43 +233,35 @@ def sum_gradients(
 class _Run:
     """A copy of the network that gradients by record are taken of, and what clips them."""
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        prior: Prior | FixedPrior | None,
-        plan: EncoderPlan,
-        records: Records,
-        *,
-        together: NDArray[np.float64] | None = None,
-        heads_alone: bool = False,
-        grid: Grid,
-        family: Family,
-        key: bytes,
-        device: torch.device | str,
-    ) -> None:
+    def __init__(self, training: Training, grid: Grid, key: bytes) -> None:
+        plan, encoder, prior = training.plan, training.encoder, training.prior
         require_per_record(terms.of_upload(plan))
         self._stochastic = terms.is_stochastic(plan)
         if (prior is not None) != self._stochastic or encoder.stochastic != self._stochastic:
             msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
             raise LearningError(msg)
-        self.device, self.grid = torch.device(device), grid
-        trained, examined = (None if together is None else TrainedHeads(together) for _ in range(2))
-        parts = (copy.deepcopy(encoder), copy.deepcopy(prior), trained)
-        self.trained = _Trained(*parts, heads_alone=heads_alone).to(self.device).train()
+        self.device, self.grid = torch.device(training.device), grid
+        heads = training.heads[: training.joint]
+        parts, examined = (
+            (copy.deepcopy(encoder), copy.deepcopy(prior), TrainedHeads(heads) if training.joint else None)
+            for _ in range(2)
+        )
+        self.trained = _Trained(*parts, heads_alone=training.heads_alone).to(self.device).train()
         self.hooked, self.optimizer = _prepare(self.trained, plan)
-        self._untrained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior), examined, heads_alone=heads_alone)
-        self._plan, self._records, self._family = plan, records, family
+        self._untrained = _Trained(*examined, heads_alone=training.heads_alone)
+        self._training = training
         self._latent = KeyStream(key, b"dpsgd latent")
 
-    def gradients(
-        self, heads: NDArray[np.float64], domain_weights: NDArray[np.float64]
-    ) -> Callable[[Sequence[torch.Tensor], NDArray[np.int64]], None]:
+    def gradients(self) -> Callable[[Sequence[torch.Tensor], NDArray[np.int64]], None]:
         """What adds the integers of a step's records to totals. To be called, and used, among `steady_kernels`."""
-        records, plan = self._records, self._plan
-        kind = Kind(records.inputs.shape[1], None if records.images is None else records.images.shape, self._family)
+        training, plan, records = self._training, self._training.plan, self._training.records
+        images = None if records.images is None else records.images.shape
+        kind = Kind(records.inputs.shape[1], images, training.family)
         rows = _steady_rows(self._untrained, plan, kind, self.device)
         each = Gradients(self.hooked, lambda batch, own: _losses(self.trained, batch, plan, own), self.grid, rows)
-        batches = Batches(records, heads, domain_weights, self._family, device=self.device, rows=rows)
+        batches = Batches(
+            records, training.heads, training.domain_weights, training.family, device=self.device, rows=rows
+        )
 
         def add(totals: Sequence[torch.Tensor], drawn: NDArray[np.int64]) -> None:
             width = self.trained.encoder.representation

@@ -16,7 +16,7 @@ from policies.plan.release import Release, encoder_release
 from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.dpsgd.clipping import Grid as StepGrid
-from silo_agent.learning.dpsgd.training import EncoderUpdate, train_encoder
+from silo_agent.learning.dpsgd.training import EncoderUpdate, Training, train_encoder
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.encoder.orthonormal_step import orthonormalised
 from silo_agent.learning.heads.domain_weights import domain_weights
@@ -76,24 +76,30 @@ def _train(
     first: int,
     heads_alone: bool = False,
 ) -> EncoderUpdate:
-    study = setting.study
+    training = _training(setting, release, cohort, model, joint=joint, first=first)
     return train_encoder(
-        model.build_encoder(),
-        model.heads,
-        cohort,
-        study.encoder,
-        release,
-        family=setting.family,
-        joint=joint,
-        heads_alone=heads_alone,
-        kept=study.composition.kept,
-        domain_weights=domain_weights(noised_counts(setting.folder), study.encoder.weight_clip),
-        prior=prior,
-        mode=study.privacy.mode,
+        replace(training, prior=prior, heads_alone=heads_alone, kept=setting.study.composition.kept),
+        mode=setting.study.privacy.mode,
         entropy=setting.entropy,
+    )
+
+
+def _training(
+    setting: Setting, release: Release, cohort: Records, model: SharedModel, *, joint: int, first: int
+) -> Training:
+    study = setting.study
+    return Training(
+        encoder=model.build_encoder(),
+        heads=model.heads,
+        records=cohort,
+        plan=study.encoder,
+        release=release,
+        family=setting.family,
+        domain_weights=domain_weights(noised_counts(setting.folder), study.encoder.weight_clip),
+        joint=joint,
         device=setting.device,
         first=first,
-        steps=shapes.steps_before(study, study.rounds + 1),
+        whole=shapes.steps_before(study, study.rounds + 1),
     )
 
 
@@ -111,19 +117,9 @@ def _train_plainly(
     if before:
         steps = Steps.from_array(study.encoder, count, np.frombuffer(read_checked(before[-1]), "<f8"))
     steps.taken = shapes.steps_before(study, place.round)
-    update = train_plainly(
-        study,
-        model.build_encoder(),
-        model.heads,
-        cohort,
-        release,
-        steps=steps,
-        joint=shapes.trained_heads(study, place.round),
-        family=setting.family,
-        domain_weights=domain_weights(noised_counts(setting.folder), study.encoder.weight_clip),
-        device=setting.device,
-        whole=shapes.steps_before(study, study.rounds + 1),
-    )
+    joint = shapes.trained_heads(study, place.round)
+    training = _training(setting, release, cohort, model, joint=joint, first=steps.taken)
+    update = train_plainly(study, training, steps=steps)
     write_checked(folder.environments(place.round), steps.to_array().astype("<f8").tobytes())
     return update
 
@@ -184,7 +180,7 @@ class EncoderUpdates:
         return to_grid_stochastic(vector, self._step, plan.max_update, stream)
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
-        """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
+        """Nothing: `dpsgd.training.require_accountable` has trained on made-up records when the learner was made."""
 
     def require_possible(
         self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients

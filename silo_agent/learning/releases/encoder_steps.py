@@ -15,7 +15,7 @@ from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.dpsgd.schedule import learning_rate
-from silo_agent.learning.dpsgd.training import SEALED_NORM, sum_gradients
+from silo_agent.learning.dpsgd.training import SEALED_NORM, Training, sum_gradients
 from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases import noising
@@ -37,23 +37,24 @@ class EncoderSteps:
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's share of one step."""
         setting, plan = self._setting, self._setting.study.encoder
-        total = sum_gradients(
-            model.build_encoder(),
-            model.heads,
-            cohort,
-            plan,
+        training = Training(
+            encoder=model.build_encoder(),
+            heads=model.heads,
+            records=cohort,
+            plan=plan,
+            release=release,
             family=setting.family,
             domain_weights=domain_weights(noised_counts(setting.folder), plan.weight_clip),
             prior=model.build_prior(),
-            entropy=setting.entropy,
             device=setting.device,
         )
+        total = sum_gradients(training, entropy=setting.entropy)
         # Exact: the integers are below 2^53, and the step is a power of two, so the grid gives them back as they are.
         statistic = np.asarray(total * self._grid.step, np.float64)
         return draw(setting, statistic, release, place, silos=silos, grid=self._grid)
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
-        """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
+        """Nothing: `dpsgd.training.require_accountable` has trained on made-up records when the learner was made."""
 
     def require_possible(
         self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients

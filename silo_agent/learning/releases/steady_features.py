@@ -1,7 +1,7 @@
 """Features for the sums of heads and metrics: a record's bits follow from this record alone.
 
 Guarantees: records pass the encoder in chunks of one public shape, filled up with zeros. The first time that a process
-sees an encoder's shape, on made-up records and before any charge (`Learner.rehearse`), `private.steady` examines
+sees an encoder's shape, on made-up records and before any charge (`Learner.rehearse`), `dpsgd.steady` examines
 whether a record has equal bits in every place of a chunk and beside any others. If not, records pass one by one. So
 leaving a record out, or evaluating it alone, moves no other record's features (docs/design/total.md, "Sums of terms").
 """

@@ -19,15 +19,11 @@ from torch import nn
 
 from policies.documents.study import EncoderPlan, Study
 from policies.plan import terms
-from policies.plan.release import Release
 from policies.refusals import Reason, Refused
-from silo_agent.data.records import Records
-from silo_agent.learning.dpsgd.schedule import learning_rate
 from silo_agent.learning.dpsgd.trained_heads import TrainedHeads
-from silo_agent.learning.dpsgd.training import EncoderUpdate
+from silo_agent.learning.dpsgd.training import EncoderUpdate, Training
 from silo_agent.learning.encoder.encoder import Encoder, flatten
 from silo_agent.learning.errors import LearningError
-from silo_agent.learning.outcomes.family import Family
 from silo_agent.learning.terms.environments import Steps
 from silo_agent.learning.terms.term import Batch, Seen
 
@@ -52,40 +48,28 @@ def require_public(study: Study) -> None:
         )
 
 
-def train_plainly(
-    study: Study,
-    encoder: Encoder,
-    heads: NDArray[np.float64],
-    records: Records,
-    release: Release,
-    *,
-    steps: Steps,
-    joint: int,
-    family: Family,
-    domain_weights: NDArray[np.float64],
-    device: torch.device | str = "cpu",
-    whole: int,
-) -> EncoderUpdate:
-    """Take `release.count` steps with a copy of `encoder` and of the first `joint` `heads` (M, W); give the change.
+def train_plainly(study: Study, training: Training, *, steps: Steps) -> EncoderUpdate:
+    """Take the steps of `training` with a copy of its encoder and of its joint heads; give the change.
 
-    `steps` goes on from where it is; its number of steps taken, and `whole`, how many the study has in all, set the
-    learning rate. `domain_weights` (M,) multiply losses, as u_m in `dpsgd`. Without records nothing changes.
+    `steps` goes on from where it is; its number of steps taken, and how many the study has in all, set the learning
+    rate. Without records nothing changes.
 
     Raises `Refused` for a study that is not of public data, `LearningError` if the records have no environments.
     """
     require_public(study)
+    records, plan = training.records, training.plan
     if records.environments is None:
         msg = "the records have no environments, which the study's terms compare; read them by the study's schema"
         raise LearningError(msg)
-    plan = study.encoder
-    trained = _Trained(copy.deepcopy(encoder), heads[:joint]).to(device).train()
+    heads = training.heads[: training.joint]
+    trained = _Trained(copy.deepcopy(training.encoder), heads).to(training.device).train()
     start = flatten(trained)
     if len(records):
-        batch = _batch(records, family, domain_weights, device)
+        batch = _batch(training)
         optimizer = torch.optim.SGD(trained.parameters(), lr=plan.learning_rate, momentum=plan.momentum)
-        for _ in range(release.count):
+        for rate in training.rates:
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(plan, steps.taken, whole)
+                group["lr"] = rate
             optimizer.zero_grad()
             own = trained.heads.read_by(batch)
             seen = Seen(own, trained.encoder(own.x, own.images))
@@ -100,16 +84,16 @@ def _bounded(change: NDArray[np.float64], plan: EncoderPlan) -> NDArray[np.float
     return np.clip(np.nan_to_num(change, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
 
 
-def _batch(records: Records, family: Family, domain_weights: NDArray[np.float64], device: torch.device | str) -> Batch:
+def _batch(training: Training) -> Batch:
     """All records. The heads are put in by `TrainedHeads.read_by`."""
-    environments = records.environments
+    records, device, environments = training.records, training.device, training.records.environments
     return Batch(
         x=torch.tensor(records.inputs[:], device=device),
         images=None if records.images is None else torch.tensor(records.images.take(slice(None)), device=device),
         y=torch.tensor(records.labels, device=device),
         domains=torch.tensor(records.domains, device=device),
-        weights=torch.tensor(domain_weights[records.domains], dtype=torch.float32, device=device),
+        weights=torch.tensor(training.domain_weights[records.domains], dtype=torch.float32, device=device),
         heads=torch.zeros(0, device=device),
-        family=family,
+        family=training.family,
         environments=None if environments is None else torch.tensor(environments, device=device),
     )

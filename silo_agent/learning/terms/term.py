@@ -1,6 +1,6 @@
 """The types of a term's code, and of what a term may read.
 
-The types alone guarantee nothing. `policies.documents.terms` declares that a loss is per record, `private.accountable`
+The types alone guarantee nothing. `policies.documents.terms` declares that a loss is per record, `dpsgd.examination`
 examines it when a study begins, and tests show it.
 """
 

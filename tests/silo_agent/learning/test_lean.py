@@ -17,7 +17,7 @@ from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.learning.dpsgd.training import require_accountable, train_encoder
+from silo_agent.learning.dpsgd.training import Training, require_accountable, train_encoder
 from support.entropy import SeededEntropy
 from support.studies import tiny_study
 
@@ -29,10 +29,12 @@ records = Records(
 )
 require_accountable(study)
 model = SharedModel.start(study)
-update = train_encoder(
-    model.build_encoder(), model.heads, records, study.encoder, replace(encoder_release(study), count=2),
-    family=model.family, domain_weights=np.ones(2), prior=model.build_prior(), mode="local", entropy=SeededEntropy(1),
+training = Training(
+    encoder=model.build_encoder(), heads=model.heads, records=records, plan=study.encoder,
+    release=replace(encoder_release(study), count=2), family=model.family, domain_weights=np.ones(2),
+    prior=model.build_prior(),
 )
+update = train_encoder(training, mode="local", entropy=SeededEntropy(1))
 names = ("opacus.privacy_engine", "scipy.stats", "torch._dynamo", "torch.distributed.tensor", "sympy")
 loaded = [name for name in names if name in sys.modules]
 print(json.dumps([loaded, update.vector.tolist()]))

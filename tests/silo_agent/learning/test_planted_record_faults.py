@@ -26,7 +26,7 @@ from silo_agent.learning import each_record
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.gradients import Gradients
 from silo_agent.learning.dpsgd.step import Step
-from silo_agent.learning.dpsgd.training import train_encoder
+from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
@@ -231,14 +231,16 @@ def trained(study, records, planted):
         patch.object(training, "gaussian", lambda _, shape: np.random.default_rng(0).normal(size=shape)),
     ):
         train_encoder(
-            build_encoder(study.model, study.data, stochastic=stochastic),
-            np.linspace(-2, 2, 15).reshape(3, 5),
-            records,
-            encoding,
-            encoder_release(study.model_copy(update={"encoder": encoding})),
-            family=family_of(2),
-            domain_weights=np.ones(3),
-            prior=Prior(4, 2) if stochastic else None,
+            Training(
+                encoder=build_encoder(study.model, study.data, stochastic=stochastic),
+                heads=np.linspace(-2, 2, 15).reshape(3, 5),
+                records=records,
+                plan=encoding,
+                release=encoder_release(study.model_copy(update={"encoder": encoding})),
+                family=family_of(2),
+                domain_weights=np.ones(3),
+                prior=Prior(4, 2) if stochastic else None,
+            ),
             mode="local",
             entropy=SeededEntropy(0),
         )
@@ -273,6 +275,6 @@ def test_a_fault_for_one_record_takes_its_gradient_alone_out_of_training(make_st
 
 
 PLACES = {
-    "table": {"learning.private.batches.Batches.take", "learning.private.clipping.to_integers"},
+    "table": {"learning.dpsgd.batches.Batches.take", "learning.dpsgd.clipping.to_integers"},
     "images": {"data.images.Images.take"},
 }

@@ -11,7 +11,7 @@ from policies.plan.release import encoder_release
 from policies.refusals import Reason, Refused
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.examination import require_apart, require_layers, require_noised
-from silo_agent.learning.dpsgd.training import require_accountable, train_encoder
+from silo_agent.learning.dpsgd.training import Training, require_accountable, train_encoder
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder
 from silo_agent.learning.outcomes.registry import family_of
@@ -212,13 +212,13 @@ def test_every_study_that_can_be_written_passes(make_study, network, cmi):
 
 def test_a_large_study_is_examined_with_few_values(make_study, monkeypatch):
     seen = []
-    apart = training.accountable.require_apart
+    apart = training.examination.require_apart
 
     def note(hooked, *rest):
         seen.extend(parameter.numel() for parameter in hooked.parameters())
         apart(hooked, *rest)
 
-    monkeypatch.setattr(training.accountable, "require_apart", note)
+    monkeypatch.setattr(training.examination, "require_apart", note)
     require_accountable(make_study(inputs=300, hidden=(1024, 1024), representation=64))
     assert seen
     assert max(seen) <= 64
@@ -316,14 +316,16 @@ class Unread:
 
 def train(study, encoder, prior, records):
     return train_encoder(
-        encoder,
-        np.zeros((3, 5)),
-        Unread() if records is None else records,
-        study.encoder,
-        encoder_release(study),
-        family=family_of(study.data.label.count),
-        domain_weights=np.ones(3),
-        prior=prior,
+        Training(
+            encoder=encoder,
+            heads=np.zeros((3, 5)),
+            records=Unread() if records is None else records,
+            plan=study.encoder,
+            release=encoder_release(study),
+            family=family_of(study.data.label.count),
+            domain_weights=np.ones(3),
+            prior=prior,
+        ),
         mode="local",
         entropy=SeededEntropy(0),
     )

@@ -8,7 +8,7 @@ from silo_agent.data.images import Images
 from silo_agent.learning.dpsgd import gradients, training
 from silo_agent.learning.dpsgd.batches import Batches
 from silo_agent.learning.dpsgd.step import Step
-from silo_agent.learning.dpsgd.training import train_encoder
+from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
 from silo_agent.learning.outcomes.registry import family_of
 from support.entropy import SeededEntropy
@@ -27,14 +27,15 @@ def sums(study, records):
             Step, "take", lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self)
         )
         train_encoder(
-            build_encoder(study.model, study.data, stochastic=False),
-            np.linspace(-2, 2, 15).reshape(3, 5),
-            records,
-            plan,
-            encoder_release(study.model_copy(update={"encoder": plan})),
-            family=family_of(2),
-            domain_weights=np.ones(3),
-            prior=None,
+            Training(
+                encoder=build_encoder(study.model, study.data, stochastic=False),
+                heads=np.linspace(-2, 2, 15).reshape(3, 5),
+                records=records,
+                plan=plan,
+                release=encoder_release(study.model_copy(update={"encoder": plan})),
+                family=family_of(2),
+                domain_weights=np.ones(3),
+            ),
             mode="local",
             entropy=SeededEntropy(0),
         )

@@ -6,7 +6,7 @@ from policies.documents.study import EncoderPlan
 from policies.plan import shapes
 from policies.plan.release import encoder_release
 from silo_agent.learning.dpsgd.trained_heads import TrainedHeads
-from silo_agent.learning.dpsgd.training import train_encoder
+from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
 from silo_agent.learning.outcomes.registry import family_of
 from silo_agent.learning.terms.losses.cross_entropy import cross_entropy
@@ -24,9 +24,19 @@ def test_a_step_moves_encoder_and_heads_along_their_common_gradient(make_study, 
     heads = rng.normal(size=(3 if joint > 1 else 1, shapes.head_width(study))).repeat(3 // (3 if joint > 1 else 1), 0)
     encoder = build_encoder(study.model, study.data, stochastic=False)
     update = train_encoder(
-        encoder, heads, records, PLAN, release,
-        family=family, domain_weights=WEIGHTS, prior=None, mode="none", entropy=SeededEntropy(0), joint=joint,
-    )  # fmt: skip
+        Training(
+            encoder=encoder,
+            heads=heads,
+            records=records,
+            plan=PLAN,
+            release=release,
+            family=family,
+            domain_weights=WEIGHTS,
+            joint=joint,
+        ),
+        mode="none",
+        entropy=SeededEntropy(0),
+    )
     assert update.vector.shape == (release.values,)
     own = torch.tensor(heads[:joint], dtype=torch.float32, requires_grad=True)
     rows = torch.tensor(records.domains) if joint > 1 else torch.zeros(30, dtype=torch.int64)
@@ -43,11 +53,19 @@ def test_with_noise_the_heads_are_under_the_same_clip_as_the_encoder(make_study,
     plan = PLAN.model_copy(update={"clip": 0.1, "batch_size": 1, "learning_rate": 1.0})
     heads = np.random.default_rng(1).normal(size=(3, shapes.head_width(study))) * 5
     update = train_encoder(
-        build_encoder(study.model, study.data, stochastic=False), heads, records, plan,
-        encoder_release(study.model_copy(update={"encoder": plan}), 3),
-        family=family_of(2), domain_weights=100 * np.ones(3), prior=None, mode="none", entropy=SeededEntropy(0),
-        joint=3,
-    )  # fmt: skip
+        Training(
+            encoder=build_encoder(study.model, study.data, stochastic=False),
+            heads=heads,
+            records=records,
+            plan=plan,
+            release=encoder_release(study.model_copy(update={"encoder": plan}), 3),
+            family=family_of(2),
+            domain_weights=100 * np.ones(3),
+            joint=3,
+        ),
+        mode="none",
+        entropy=SeededEntropy(0),
+    )
     moved = update.vector
     assert np.linalg.norm(moved) == pytest.approx(0.1, rel=1e-2)
     assert np.linalg.norm(moved[-heads.size :]) > 0.01

@@ -12,7 +12,7 @@ from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.batches import Batches
 from silo_agent.learning.dpsgd.schedule import learning_rate
 from silo_agent.learning.dpsgd.step import Step
-from silo_agent.learning.dpsgd.training import SEALED_NORM, sum_gradients, train_encoder
+from silo_agent.learning.dpsgd.training import SEALED_NORM, Training, sum_gradients, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.model.shared import SharedModel
@@ -83,19 +83,21 @@ def train(
     if plan.cmi > 0 and prior is None:
         prior = tables_of(study, plan)
     return train_encoder(
-        encoder,
-        heads_of(study) if heads is None else heads,
-        records,
-        plan,
-        charged(plan),
-        family=family(study),
-        domain_weights=np.array(weights),
-        prior=prior,
+        Training(
+            encoder=encoder,
+            heads=heads_of(study) if heads is None else heads,
+            records=records,
+            plan=plan,
+            release=charged(plan),
+            family=family(study),
+            domain_weights=np.array(weights),
+            prior=prior,
+            device=device,
+            joint=joint,
+            heads_alone=heads_alone,
+        ),
         mode=mode,
         entropy=SeededEntropy(entropy),
-        device=device,
-        joint=joint,
-        heads_alone=heads_alone,
     )
 
 
@@ -357,9 +359,19 @@ def test_what_is_given_stays_as_it_was(make_study, make_records):
     heads, before = heads_of(study), flatten(encoder)
     kept = heads.copy()
     train_encoder(
-        encoder, heads, make_records(30), study.encoder, charged(study.encoder), family=family(study),
-        domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
-    )  # fmt: skip
+        Training(
+            encoder=encoder,
+            heads=heads,
+            records=make_records(30),
+            plan=study.encoder,
+            release=charged(study.encoder),
+            family=family(study),
+            domain_weights=np.ones(3),
+            prior=prior,
+        ),
+        mode="local",
+        entropy=SeededEntropy(0),
+    )
     np.testing.assert_array_equal(flatten(encoder), before)
     np.testing.assert_array_equal(flatten(prior), flatten(Prior(4, 2)))
     np.testing.assert_array_equal(heads, kept)
@@ -378,10 +390,19 @@ def test_a_plan_and_a_model_that_do_not_fit_are_refused(make_study, make_records
         encoder = build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
         with pytest.raises(LearningError, match="cmi"):
             train_encoder(
-                encoder, heads_of(study), make_records(5), other.encoder,
-                charged(other.encoder), family=family(study),
-                domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
-            )  # fmt: skip
+                Training(
+                    encoder=encoder,
+                    heads=heads_of(study),
+                    records=make_records(5),
+                    plan=other.encoder,
+                    release=charged(other.encoder),
+                    family=family(study),
+                    domain_weights=np.ones(3),
+                    prior=prior,
+                ),
+                mode="local",
+                entropy=SeededEntropy(0),
+            )
 
 
 def test_the_log_and_the_texts_hold_public_numbers_only(make_study, make_records):
@@ -394,10 +415,19 @@ def test_the_log_and_the_texts_hold_public_numbers_only(make_study, make_records
 
     study, log = make_study(), Log()
     update = train_encoder(
-        build_encoder(study.model, study.data, stochastic=False), heads_of(study), make_records(30), study.encoder,
-        charged(study.encoder), family=family(study),
-        domain_weights=np.ones(3), prior=None, mode="local", entropy=SeededEntropy(0), log=log,
-    )  # fmt: skip
+        Training(
+            encoder=build_encoder(study.model, study.data, stochastic=False),
+            heads=heads_of(study),
+            records=make_records(30),
+            plan=study.encoder,
+            release=charged(study.encoder),
+            family=family(study),
+            domain_weights=np.ones(3),
+        ),
+        mode="local",
+        entropy=SeededEntropy(0),
+        log=log,
+    )
     assert log.events == [("encoder trained", {"steps": 3})]
     assert repr(update) == "EncoderUpdate(<private>)"
 
@@ -585,11 +615,22 @@ def test_momentum_and_schedule_move_the_weights_as_by_hand(make_study, make_reco
 def test_a_later_round_goes_on_along_the_schedule(make_study, make_records):
     study, records = make_study(), make_records(20)
     plan = study.encoder.model_copy(update={"steps": 1, "sampling_rate": 1.0, "schedule": "cosine"})
-    whole = {"family": family(study), "domain_weights": np.ones(DOMAINS), "prior": None, "mode": "local"}
     encoder = build_encoder(study.model, study.data, stochastic=False)
     first, last = (
         train_encoder(
-            encoder, heads_of(study), records, plan, charged(plan), entropy=SeededEntropy(0), first=at, steps=4, **whole
+            Training(
+                encoder=encoder,
+                heads=heads_of(study),
+                records=records,
+                plan=plan,
+                release=charged(plan),
+                family=family(study),
+                domain_weights=np.ones(DOMAINS),
+                first=at,
+                whole=4,
+            ),
+            mode="local",
+            entropy=SeededEntropy(0),
         ).vector
         for at in (0, 3)
     )
@@ -600,13 +641,16 @@ def summed(study, records, heads=None, **changes):
     plan = study.encoder.model_copy(update=changes)
     prior = prior_of(study.model, study.data, plan) if plan.cmi > 0 else None
     return sum_gradients(
-        build_encoder(study.model, study.data, stochastic=plan.cmi > 0),
-        heads_of(study) if heads is None else heads,
-        records,
-        plan,
-        family=family(study),
-        domain_weights=np.array((0.5, 1.0, 2.0)),
-        prior=prior,
+        Training(
+            encoder=build_encoder(study.model, study.data, stochastic=plan.cmi > 0),
+            heads=heads_of(study) if heads is None else heads,
+            records=records,
+            plan=plan,
+            family=family(study),
+            domain_weights=np.array((0.5, 1.0, 2.0)),
+            prior=prior,
+            release=charged(plan),
+        ),
         entropy=SeededEntropy(0),
     )
 

@@ -15,6 +15,7 @@ from silo_agent.learning.device import choose_device
 from silo_agent.learning.dpsgd import gradients
 from silo_agent.learning.dpsgd.clipping import Grid
 from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.training import Training
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Setting
@@ -179,15 +180,19 @@ def test_whole_batches_are_trained_with_the_counts_weights_and_go_on_from_round_
         found = train(silo, release, records, place, model)
         wanted = train_plainly(
             study,
-            model.build_encoder(),
-            model.heads,
-            records,
-            release,
+            Training(
+                encoder=model.build_encoder(),
+                heads=model.heads,
+                records=records,
+                release=release,
+                joint=1,
+                family=silo.family,
+                domain_weights=np.array([2.0, 2 / 3]),
+                whole=8,
+                plan=study.encoder,
+                first=steps.taken,
+            ),
             steps=steps,
-            joint=1,
-            family=silo.family,
-            domain_weights=np.array([2.0, 2 / 3]),
-            whole=8,
         )
         assert np.array_equal(found.vector, wanted.vector)
         assert found.vector.any()

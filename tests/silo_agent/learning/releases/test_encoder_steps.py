@@ -11,7 +11,7 @@ from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.messages import Place
 from silo_agent.learning.device import choose_device
-from silo_agent.learning.dpsgd.training import SEALED_NORM, sum_gradients
+from silo_agent.learning.dpsgd.training import SEALED_NORM, Training, sum_gradients
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Setting
 from silo_agent.learning.releases.encoder_steps import EncoderSteps
@@ -80,13 +80,15 @@ def test_a_contribution_is_the_sum_with_its_share_of_the_noise(make_study, make_
     steep = model.with_heads(np.full_like(model.heads, 3.0), 1)
     integers = steps.contribute(release, records, place, steep, SILOS)
     clean = sum_gradients(
-        steep.build_encoder(),
-        steep.heads,
-        records,
-        study.encoder,
-        family=steep.family,
-        domain_weights=np.ones(3),
-        prior=None,
+        Training(
+            encoder=steep.build_encoder(),
+            heads=steep.heads,
+            records=records,
+            plan=study.encoder,
+            family=steep.family,
+            domain_weights=np.ones(3),
+            release=plan(study).release(1, "encoder"),
+        ),
         entropy=SeededEntropy(2),
     )
     assert np.abs(integers).max() <= steps.limit

@@ -7,6 +7,7 @@ import torch
 from policies.documents.study import EnvironmentColumn
 from policies.plan.release import encoder_release
 from policies.refusals import Reason, Refused
+from silo_agent.learning.dpsgd.training import Training
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.outcomes.registry import family_of
@@ -38,8 +39,22 @@ def train(study, records, *, count=1, steps=None):
     heads = np.random.default_rng(0).normal(size=(1, 5))
     steps = steps or Steps.start(study.encoder, 2)
     release = replace(encoder_release(study, 1), count=count)
-    update = train_plainly(study, encoder, heads, records, release, steps=steps, joint=1, family=family_of(2),
-                           domain_weights=np.ones(1), whole=10)  # fmt: skip
+    update = train_plainly(
+        study,
+        Training(
+            encoder=encoder,
+            heads=heads,
+            records=records,
+            release=release,
+            joint=1,
+            family=family_of(2),
+            domain_weights=np.ones(1),
+            whole=10,
+            plan=study.encoder,
+            first=steps.taken,
+        ),
+        steps=steps,
+    )
     return update.vector, encoder, heads
 
 
