@@ -31,7 +31,7 @@ from crypto.pki.identity import Identity, Role
 from policies.documents.study import Study
 from policies.errors import CosignError
 from policies.ledger.cosign import Checkpoint, advance, follows
-from policies.ledger.judging import Seen, require_believable, standing
+from policies.ledger.judging import SeenCheckpoint, require_believable, standing
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 
 log = structlog.get_logger()
@@ -257,7 +257,7 @@ class Cosigning:
         if latest is not None and self._stolen(latest) is None:
             return latest
         history = self._history(silo)
-        seen = [Seen(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
+        seen = [SeenCheckpoint(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
         last = standing(seen)
         return None if last is None else history[seen.index(last)][0]
 

@@ -46,7 +46,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
-from silo_agent.protocol.journal import Journal, Standing
+from silo_agent.protocol.journal import AttemptMemory, Journal
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
@@ -477,7 +477,7 @@ class Agent:
         return running
 
     def _keep(self, running: Running) -> None:
-        standing = Standing(running.turn, running.model, running.digest, running.total)
+        standing = AttemptMemory(running.turn, running.model, running.digest, running.total)
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:

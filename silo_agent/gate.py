@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from common.os_errors import is_passing
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, require_data_set
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from policies.decision import decide, decide_continued
@@ -97,10 +97,12 @@ class Order:
     """The last earlier attempt at the round with a proven spoilt sum."""
 
     @property
-    def label(self) -> Label:
+    def label(self) -> SumLabel:
         """The label to which the masks of this contribution are bound."""
         place = self.place
-        return Label(place.study, self.roster_digest, self.model, place.round, place.attempt, self.tensor, self.spoilt)
+        return SumLabel(
+            place.study, self.roster_digest, self.model, place.round, place.attempt, self.tensor, self.spoilt
+        )
 
 
 class Gate:

@@ -28,7 +28,7 @@ from bench.places import DEMO, HEART_DISEASE, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
 from bench.table import Figure, judge
 from deploy.demo.sources import Source, load_source
-from deploy.local.parties import Place
+from deploy.local.parties import FederationPaths
 from deploy.local.simulate.many import simulate_seeds
 from deploy.local.simulate.silos import Cohorts as Simulated
 from deploy.local.simulate.silos import Fixed, Silo
@@ -165,7 +165,7 @@ def through_agents(
     study_file = folder / "study.yaml"
     study_file.write_text(yaml.safe_dump(study.model_dump(mode="json", exclude_defaults=True)), encoding="utf-8")
     ran = federated(study_file, files, policy_text(source), folder / "federation")
-    homes = {silo: Place(folder / "federation").state(silo) / "studies" / study.digest for silo in files}
+    homes = {silo: FederationPaths(folder / "federation").state(silo) / "studies" / study.digest for silo in files}
     complete = {silo: kept_parts.load(StudyFolder(home).model(study.rounds)) for silo, home in homes.items()}
     shared = area(
         {s: m.predict(cohorts.held_out[s].inputs, cohorts.held_out[s].domains) for s, m in complete.items()}, cohorts

@@ -25,7 +25,7 @@ from bench.attacks.hostile.target import ATTACKS
 from bench.places import OUT
 from bench.table import Figure, judge
 from deploy.local.folders import empty
-from deploy.local.parties import Place
+from deploy.local.parties import FederationPaths
 
 SECONDS, ROUNDS = 300.0, 90
 BASELINE_SECONDS, SLOWER = 180.0, 1.5
@@ -85,7 +85,7 @@ def _beside(
 ) -> tuple[Watched, dict[str, dict[str, float]], dict[str, float]]:
     """Run the study once. With `seconds`, beside the hostile member; return what it said and what was counted."""
     empty(folder)
-    enrol(Place(folder / "federation"))
+    enrol(FederationPaths(folder / "federation"))
     federation = federation_of(folder, study(rounds), data(folder))
     load = attacker(folder, core, seconds) if seconds else neutral(core)
     seen, counted = run(federation, load, seconds=seconds)

@@ -40,7 +40,7 @@ from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.rings.grid import from_grid
 from crypto.rings.rings import ring_of
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.stream import KeyStream
@@ -318,7 +318,7 @@ class AuditedSilo:
         stated = (silo.certificate_pem, silo.sign(message))
         return [Cosignature(checkpoint, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
 
-    def seal(self, _kind: str, integers: Integers, label: Label, _masks: object) -> Iterator[bytes]:
+    def seal(self, _kind: str, integers: Integers, label: SumLabel, _masks: object) -> Iterator[bytes]:
         """Replace `Sealer.seal`. Everything that arrives here would leave the hospital."""
         self.uploads.append(np.array(integers))
         yield label.digest.encode()

@@ -22,7 +22,7 @@ from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
-from silo_agent.learning.dpsgd.clipping import Grid
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder, flatten
@@ -82,7 +82,7 @@ def main() -> int:
 
 def sampled() -> float:
     """CPU nanoseconds of one value at the deviation of a noise of 1.1, in a vector as long as the network."""
-    law, stream = RoundedGaussian(Grid.of(1.0, 1.1).sigma), KeyStream(SystemEntropy().bytes(KEY_BYTES), b"bench")
+    law, stream = RoundedGaussian(StepGrid.of(1.0, 1.1).sigma), KeyStream(SystemEntropy().bytes(KEY_BYTES), b"bench")
     began = time.thread_time()
     law.draw(stream, VALUES)
     return (time.thread_time() - began) / VALUES * 1e9

@@ -26,7 +26,7 @@ from crypto.entropy import SystemEntropy
 from crypto.rings import ckks_public
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import Kind, Ring, ring_of
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
@@ -125,7 +125,7 @@ def seal_cost(kind: Kind, values: NDArray[np.int64]) -> tuple[int, float]:
     sizes: list[int] = []
 
     def seal() -> None:
-        label = Label("0" * 64, "0" * 64, "", len(sizes), 1, "bench")
+        label = SumLabel("0" * 64, "0" * 64, "", len(sizes), 1, "bench")
         sizes.append(sum(len(frame) for frame in sealer.seal(kind, values, label, masks)))
 
     seconds = cpu(seal)

@@ -23,7 +23,7 @@ from crypto.pki.key_files import own_secret
 _NONCE = 12
 
 
-class Holder(Protocol):
+class KeyHolder(Protocol):
     """Whoever has a party's private key: `certificates.Credential`, or a `FormerKey`."""
 
     @property
@@ -51,7 +51,7 @@ class FormerKey:
 class Vault:
     """Seals secrets for one party and one purpose. `repr` prints only its kind."""
 
-    def __init__(self, credential: Holder, purpose: str, entropy: Entropy) -> None:
+    def __init__(self, credential: KeyHolder, purpose: str, entropy: Entropy) -> None:
         self._cipher = AESGCM(credential.derive(f"at rest: {purpose}"))
         self._bound = canonical("at rest", credential.identity.name, purpose)
         self._entropy = entropy

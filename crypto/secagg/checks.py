@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from crypto.canonical import canonical
 from crypto.errors import OpeningRefused
 from crypto.rings.rings import Kind
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import CHECKS, LIMB_BITS, LIMBS
 from crypto.stream import KeyStream
 
@@ -47,7 +47,7 @@ _SHIFTS = np.arange(LIMBS, dtype=np.uint64) * np.uint64(LIMB_BITS)
 class LinearChecks:
     """The checks of one tensor's values, which arrive part by part in order. `repr` prints only its kind."""
 
-    def __init__(self, key: bytes, kind: Kind, label: Label) -> None:
+    def __init__(self, key: bytes, kind: Kind, label: SumLabel) -> None:
         """Start before the first value. Raises `SealError` unless the key has 32 bytes."""
         self._stream = KeyStream(key, canonical("linear check", kind, label.canonical()))
         self._ahead = self._stream.words32(CHECKS - 1)

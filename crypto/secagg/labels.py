@@ -15,7 +15,7 @@ from crypto.canonical import canonical
 
 
 @dataclass(frozen=True)
-class Label:
+class SumLabel:
     """One tensor of one attempt of one round, under one study, roster and model."""
 
     study: str

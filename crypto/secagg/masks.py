@@ -23,7 +23,7 @@ from crypto.canonical import canonical
 from crypto.errors import SealError
 from crypto.rings import ckks_public
 from crypto.rings.rings import IntegerRing, Kind, Ring
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.stream import KEY_BYTES, KeyStream
 
 Term = tuple[bool, KeyStream]
@@ -50,7 +50,7 @@ class Masks:
             )
             raise SealError(msg)
 
-    def terms(self, label: Label, kind: Kind) -> list[Term]:
+    def terms(self, label: SumLabel, kind: Kind) -> list[Term]:
         """Return the streams that are added to the plain frames."""
         terms = [(self.me < other, _pair_stream(seed, label, kind)) for other, seed in self.pairs.items()]
         terms.append((True, _own_stream(self.own, label, kind)))
@@ -84,7 +84,7 @@ class Unmasking:
             )
             raise SealError(msg)
 
-    def terms(self, label: Label, kind: Kind) -> list[Term]:
+    def terms(self, label: SumLabel, kind: Kind) -> list[Term]:
         """Return the streams that are added to the sum's frames to make them plain."""
         terms = [(False, _own_stream(seed, label, kind)) for seed in self.own.values()]
         # If the survivor comes first by name, it added the common stream, which is now subtracted.
@@ -122,13 +122,13 @@ def _are_secrets(*secrets: bytes) -> bool:
     return all(len(secret) == KEY_BYTES for secret in secrets)
 
 
-def _pair_stream(seed: bytes, label: Label, kind: Kind) -> KeyStream:
+def _pair_stream(seed: bytes, label: SumLabel, kind: Kind) -> KeyStream:
     return KeyStream(seed, canonical("pair mask", kind, label.canonical()))
 
 
-def _own_stream(seed: bytes, label: Label, kind: Kind) -> KeyStream:
+def _own_stream(seed: bytes, label: SumLabel, kind: Kind) -> KeyStream:
     return KeyStream(seed, canonical("self mask", kind, label.canonical()))
 
 
-def _group_stream(group: bytes, label: Label, kind: Kind, silo: str) -> KeyStream:
+def _group_stream(group: bytes, label: SumLabel, kind: Kind, silo: str) -> KeyStream:
     return KeyStream(group, canonical("group pad", kind, silo, label.canonical()))

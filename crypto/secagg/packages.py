@@ -17,7 +17,7 @@ from crypto.errors import SealError
 from crypto.rings.ckks_public import PARAMETERS_DIGEST
 from crypto.secagg.agreement import PairSecrets, Roster
 from crypto.secagg.dealt.boxes import SEAL_BYTES, open_under, seal_under
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.stream import KEY_BYTES, derive
 
 _MAGIC = b"fedward keys 1\0\0"
@@ -79,12 +79,12 @@ def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) 
     return GroupKeys(plain[: -2 * KEY_BYTES], plain[-2 * KEY_BYTES : -KEY_BYTES], plain[-KEY_BYTES:])
 
 
-def seal_note(keys: GroupKeys, label: Label, plain: bytes, entropy: Entropy) -> bytes:
+def seal_note(keys: GroupKeys, label: SumLabel, plain: bytes, entropy: Entropy) -> bytes:
     """Seal bytes for the roster under a key of this label. Returns nonce (12), ciphertext, tag (16)."""
     return seal_under(_note_key(keys, label), plain, label.canonical(), entropy)
 
 
-def open_note(keys: GroupKeys, label: Label, blob: bytes) -> bytes:
+def open_note(keys: GroupKeys, label: SumLabel, blob: bytes) -> bytes:
     """Open a note of the roster for this label. Raises `SealError` if it is not authentic."""
     return open_under(_note_key(keys, label), blob, label.canonical(), "note")
 
@@ -129,5 +129,5 @@ def _bound(purpose: str, roster: Roster, dealer: str, member: str) -> bytes:
     return canonical("package", purpose, bytes.fromhex(roster.digest), PARAMETERS_DIGEST, dealer, member)
 
 
-def _note_key(keys: GroupKeys, label: Label) -> bytes:
+def _note_key(keys: GroupKeys, label: SumLabel) -> bytes:
     return derive(keys.group, canonical("note", label.canonical()))

@@ -19,7 +19,7 @@ from crypto.errors import FrameError, OpeningRefused, SealError
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import IntegerRing, Kind, Ring, ring_of
 from crypto.secagg.checks import LinearChecks
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import Masks, Term, Unmasking, apply
 from crypto.secagg.packages import GroupKeys
@@ -44,7 +44,7 @@ class Sealer:
         self._ckks = CkksKey.from_bytes(keys.ckks)
         self._used: set[str] = set()
 
-    def seal(self, kind: Kind, integers: Integers, label: Label, masks: Masks) -> Iterator[bytes]:
+    def seal(self, kind: Kind, integers: Integers, label: SumLabel, masks: Masks) -> Iterator[bytes]:
         """Check a vector of integers, seal it under a label that was never used, and yield its frames in order.
 
         The vector may be a file (numpy's memmap) that does not change until the last frame has been yielded. Raises
@@ -73,7 +73,7 @@ class Sealer:
         kind: Kind,
         source: BinaryIO,
         values: int,
-        label: Label,
+        label: SumLabel,
         unmasking: Unmasking,
         target: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
@@ -95,7 +95,7 @@ class Sealer:
             raise type(refusal)(msg) from refusal
         return opened
 
-    def _sealed(self, ring: Ring, integers: Integers, label: Label, terms: Sequence[Term]) -> Iterator[bytes]:
+    def _sealed(self, ring: Ring, integers: Integers, label: SumLabel, terms: Sequence[Term]) -> Iterator[bytes]:
         slots = np.array([name == self._me for name in self._members], dtype=np.int64)
         checks = LinearChecks(self._keys.check, ring.kind, label)
         rest = np.empty(0, dtype=np.int64)
@@ -118,7 +118,7 @@ class Sealer:
         return ring.write(words)
 
     def _open(
-        self, ring: Ring, source: BinaryIO, opened: NDArray[np.int64], label: Label, unmasking: Unmasking
+        self, ring: Ring, source: BinaryIO, opened: NDArray[np.int64], label: SumLabel, unmasking: Unmasking
     ) -> None:
         if unmasking.group != self._keys.group or not set(unmasking.own) <= set(self._members):
             msg = "the survivors do not belong to this roster and study; begin a new attempt"

@@ -88,7 +88,7 @@ class AttemptSecrets:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class ShareBundle:
     """What this silo reads in one member's shares note. `repr` prints only its owner and kind."""
 
     owner: str
@@ -184,7 +184,7 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     pairs: PairSecrets,
     threshold: int,
     trust: Trust,
-) -> Bundle:
+) -> ShareBundle:
     """Check a member's shares note (this silo's own too) and open the shares in it that are for this silo.
 
     `roster` must be verified. Raises `RecoveryRefused` without a culprit if the note is malformed or its owner did not
@@ -207,7 +207,9 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
             msg = f"{owner!r} committed to another seed than the one that it shares with this silo; ask both why"
             raise RecoveryRefused(msg, owner)
     digest = hashlib.sha256(blob).digest()
-    return Bundle(owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words)
+    return ShareBundle(
+        owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words
+    )
 
 
 def examine(  # noqa: PLR0917  # a complaint, and what it is about
@@ -235,7 +237,7 @@ def _require_signed(  # noqa: PLR0917  # a note, and what it is a note of
         raise RecoveryRefused(msg) from None
 
 
-def require_same_keys(bundles: Mapping[str, Bundle], me: str, dealer: str) -> None:
+def require_same_keys(bundles: Mapping[str, ShareBundle], me: str, dealer: str) -> None:
     """Compare the hashes of the roster's keys in the participants' notes, before anything is uploaded.
 
     Raises `RecoveryRefused` if the dealer names other keys than it dealt to this silo, with the dealer as culprit (this
@@ -249,7 +251,7 @@ def require_same_keys(bundles: Mapping[str, Bundle], me: str, dealer: str) -> No
         raise RecoveryRefused(msg, "" if dealt is None else dealer)
 
 
-def notes_digest(bundles: Mapping[str, Bundle], participants: Iterable[str]) -> str:
+def notes_digest(bundles: Mapping[str, ShareBundle], participants: Iterable[str]) -> str:
     """Return one digest of the participants' shares notes, lowercase hex: whoever holds other notes has another.
 
     Raises `RecoveryRefused` if a participant's note is missing.
@@ -263,7 +265,7 @@ def notes_digest(bundles: Mapping[str, Bundle], participants: Iterable[str]) -> 
 
 
 def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
-    bundles: Mapping[str, Bundle],
+    bundles: Mapping[str, ShareBundle],
     survivors: SurvivorList,
     participants: Iterable[str],
     me: str,
@@ -291,7 +293,7 @@ def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
 
 def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     blobs: Mapping[str, bytes],
-    bundles: Mapping[str, Bundle],
+    bundles: Mapping[str, ShareBundle],
     survivors: SurvivorList,
     participants: Iterable[str],
     roster: Roster,
@@ -342,7 +344,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
 
 def words_in_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     blobs: Mapping[str, bytes],
-    bundles: Mapping[str, Bundle],
+    bundles: Mapping[str, ShareBundle],
     survivors: SurvivorList,
     participants: Iterable[str],
     roster: Roster,
@@ -364,7 +366,9 @@ def _require_roster(attempt: AttemptRef, roster: Roster, pairs: PairSecrets, me:
         raise RecoveryRefused(msg)
 
 
-def _held(bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Iterable[str]) -> list[Bundle]:
+def _held(
+    bundles: Mapping[str, ShareBundle], survivors: SurvivorList, participants: Iterable[str]
+) -> list[ShareBundle]:
     """Return the participants' bundles in sorted order."""
     names = sorted(set(participants))
     held = [bundles[name] for name in names if name in bundles]
@@ -376,19 +380,19 @@ def _held(bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: 
     return held
 
 
-def _spot(bundle: Bundle, survivors: SurvivorList) -> Spot:
+def _spot(bundle: ShareBundle, survivors: SurvivorList) -> Spot:
     """Return which secret of the bundle's owner the survivors reveal. It is always only one of the two."""
     return survivors.tensor, "own" if bundle.owner in survivors.names else "key"
 
 
-def _fits(bundle: Bundle, spot: Spot, holder: str, value: bytes) -> bool:
+def _fits(bundle: ShareBundle, spot: Spot, holder: str, value: bytes) -> bool:
     return bundle.commitments[spot][holder] == _commit(bundle.attempt, bundle.owner, spot, holder, value)
 
 
 def _open_reveal(
     blob: bytes,
     sender: str,
-    held: Sequence[Bundle],
+    held: Sequence[ShareBundle],
     survivors: SurvivorList,
     *,
     roster: Roster,
@@ -415,7 +419,7 @@ def _open_reveal(
     return shares, Word.from_bytes(word)
 
 
-def _combine(bundle: Bundle, survivors: SurvivorList, shares: Mapping[int, bytes], threshold: int) -> bytes:
+def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[int, bytes], threshold: int) -> bytes:
     """Return the owner's secret. Every share fits its commitment, so a failure is the dealer's fault."""
     try:
         secret = combine(shares, threshold)
@@ -427,7 +431,7 @@ def _combine(bundle: Bundle, survivors: SurvivorList, shares: Mapping[int, bytes
     return secret
 
 
-def _withdraw(bundle: Bundle, survivors: SurvivorList, key: bytes, roster: Roster) -> dict[str, bytes]:
+def _withdraw(bundle: ShareBundle, survivors: SurvivorList, key: bytes, roster: Roster) -> dict[str, bytes]:
     """Open a dropped silo's deposit and check it against its commitments."""
     owner, tensor = bundle.owner, survivors.tensor
     bound = _bound("deposit", bundle.attempt, owner, tensor)
@@ -443,7 +447,7 @@ def _withdraw(bundle: Bundle, survivors: SurvivorList, key: bytes, roster: Roste
     return seeds
 
 
-def _compare_pairs(bundle: Bundle, bundles: Mapping[str, Bundle], survivors: SurvivorList) -> None:
+def _compare_pairs(bundle: ShareBundle, bundles: Mapping[str, ShareBundle], survivors: SurvivorList) -> None:
     """Raise if the two owners of a pair seed committed to different seeds.
 
     A survivor has seen the other's note before it uploaded, and an honest one would not have.

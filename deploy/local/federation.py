@@ -22,7 +22,7 @@ from coordinator.operating import Operator
 from deploy.local.parties import (
     COORDINATOR,
     Enrolment,
-    Place,
+    FederationPaths,
     configure_coordinator,
     configure_operator,
     configure_silo,
@@ -51,9 +51,9 @@ class Federation:
     _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FederationPaths:
         """The paths of all parts."""
-        return Place(self.folder)
+        return FederationPaths(self.folder)
 
     @property
     def study(self) -> Study:

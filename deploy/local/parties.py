@@ -22,7 +22,7 @@ _CREDENTIAL: Final = {"certificate": "certificate.pem", "key": "key.pem", "autho
 
 
 @dataclass(frozen=True)
-class Place:
+class FederationPaths:
     """The paths of a federation's parts below one folder."""
 
     root: Path
@@ -59,7 +59,7 @@ class Place:
 class Enrolment:
     """Gives every party a key, and a certificate from one authority."""
 
-    place: Place
+    place: FederationPaths
     passphrase: str
     """The passphrase of the authority's key."""
 
@@ -92,18 +92,18 @@ class Enrolment:
         return {"FEDWARD_AUTHORITY_PASSPHRASE": self.passphrase}
 
 
-def configure_coordinator(place: Place) -> None:
+def configure_coordinator(place: FederationPaths) -> None:
     """Write `coordinator.yaml`; the coordinator picks free ports."""
     write_yaml(place.coordinator_file, {**_CREDENTIAL, "port": 0, "metrics_port": 0, "data": "data"})
 
 
-def configure_operator(place: Place, port: int) -> None:
+def configure_operator(place: FederationPaths, port: int) -> None:
     """Write `operator.yaml` for the coordinator at this port."""
     write_yaml(place.operator_file, {**_CREDENTIAL, "coordinator": f"{LOOPBACK}:{port}"})
 
 
 def configure_silo(
-    place: Place,
+    place: FederationPaths,
     silo: str,
     *,
     port: int,

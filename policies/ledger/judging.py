@@ -35,7 +35,7 @@ OLDEST: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenCheckpoint:
     """A checkpoint that a cosigner signed."""
 
     checkpoint: Checkpoint
@@ -61,7 +61,7 @@ class Summed:
     tensor: str
 
 
-def standing(history: Iterable[Seen]) -> Seen | None:
+def standing(history: Iterable[SeenCheckpoint]) -> SeenCheckpoint | None:
     """The newest checkpoint that still binds. `history`: oldest first."""
     found = [one for one in history if one.binds]
     return found[-1] if found else None

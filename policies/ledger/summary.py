@@ -17,7 +17,7 @@ from policies.plan.cost import Cost
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SpentPart:
     """Some of a ledger's releases."""
 
     name: str
@@ -34,8 +34,8 @@ class Part:
 class StudyPart:
     """A study's releases, in total and by tensor."""
 
-    whole: Part
-    tensors: tuple[Part, ...]
+    whole: SpentPart
+    tensors: tuple[SpentPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Summary:
     """A ledger's releases by study and tensor, in the order in which they appear."""
 
     studies: tuple[StudyPart, ...]
-    tensors: tuple[Part, ...]
-    recovered: Part | None
+    tensors: tuple[SpentPart, ...]
+    recovered: SpentPart | None
     """What recoveries charged for lost entries; None if nothing was lost."""
 
 
@@ -74,6 +74,6 @@ def summarise(genesis: Genesis, entries: Sequence[Entry]) -> Summary:
     return Summary(tuple(studies), tuple(tensors), _part("recovery", lost, genesis.delta) if lost else None)
 
 
-def _part(name: str, costs: Iterable[Cost], delta: float) -> Part:
+def _part(name: str, costs: Iterable[Cost], delta: float) -> SpentPart:
     held = list(costs)
-    return Part(name, len(held), sum(cost.count for cost in held), accountant.epsilon(held, delta))
+    return SpentPart(name, len(held), sum(cost.count for cost in held), accountant.epsilon(held, delta))

@@ -40,7 +40,7 @@ below 1, where sampling hides little, and the encoder would take more than its s
 
 
 @dataclass(frozen=True)
-class Known:
+class DraftFacts:
     """What the rule may read: the draft's public facts, and what is decided so far."""
 
     draft: Draft
@@ -104,41 +104,41 @@ class Known:
         return math.fsum(rounds / self.number(noise) ** 2 for rounds, noise in terms if isinstance(rounds, int)) or 1.0
 
 
-def _delta(known: Known) -> float:
+def _delta(known: DraftFacts) -> float:
     return float(f"1e{min(MOST_DELTA, math.floor(-math.log10(MARGIN * known.patients) + 1e-9))}")
 
 
-def _least_silos(known: Known) -> int:
+def _least_silos(known: DraftFacts) -> int:
     least, most = quorum.least(known.silos, known.colluders), known.silos - known.silos // 8
     shared = known["privacy.mode"] != "local" and most - 1 - known.colluders >= LEAST_HONEST
     return max(least, most) if shared else least
 
 
-def _mode(known: Known) -> str:
+def _mode(known: DraftFacts) -> str:
     least = known["min_silos"]
     honest = least - 1 - known.colluders if isinstance(least, int) else 0
     return "distributed" if honest >= LEAST_HONEST else "local"
 
 
-def _encoder(known: Known) -> str:
+def _encoder(known: DraftFacts) -> str:
     if known.draft.data.image is not None:
         return "cnn"
     return "raw" if known.draft.data.inputs <= WIDEST_RAW else "mlp"
 
 
-def _representation(known: Known) -> int:
+def _representation(known: DraftFacts) -> int:
     if known["model.encoder"] == "raw":
         return known.draft.data.inputs
     return 16 if known.draft.data.image is not None else 128
 
 
-def _solver(known: Known) -> str:
+def _solver(known: DraftFacts) -> str:
     weights = form_of(known.draft.data.label.count).logits * (known.number("model.representation") + 1)
     alone = known.is_number or weights > WIDEST_HEAD or known["heads.domain_rounds"] == 0
     return "newton" if alone else "hierarchical"
 
 
-def _domain_rounds(known: Known) -> int:
+def _domain_rounds(known: DraftFacts) -> int:
     if known.is_hierarchical:
         return 5
     if known.domains == 1:
@@ -146,7 +146,7 @@ def _domain_rounds(known: Known) -> int:
     return 1 if known.is_number else 3
 
 
-def _pooled_rounds(known: Known) -> int:
+def _pooled_rounds(known: DraftFacts) -> int:
     if known.is_number:
         return 2  # least squares are solved by one step
     if known.is_hierarchical:
@@ -154,7 +154,7 @@ def _pooled_rounds(known: Known) -> int:
     return 4
 
 
-def _pooled_noise(known: Known) -> float:
+def _pooled_noise(known: DraftFacts) -> float:
     if not known["heads.domain_rounds"]:
         return 1.0
     if known.is_number:
@@ -162,49 +162,49 @@ def _pooled_noise(known: Known) -> float:
     return 2.5 if known.is_hierarchical else 3.0
 
 
-def _is_binary(known: Known) -> bool:
+def _is_binary(known: DraftFacts) -> bool:
     return known.draft.data.label.count == BINARY
 
 
-def _clip(known: Known) -> float:
+def _clip(known: DraftFacts) -> float:
     if known.is_number:
         return 0.3
     return 1.0 if known.patients >= MANY_PATIENTS and known.is_hierarchical else 0.5
 
 
-def _calibration(known: Known) -> str:
+def _calibration(known: DraftFacts) -> str:
     return "none" if known["model.bias"] is False else "pooled"
 
 
-def _calibration_noise(known: Known) -> float:
+def _calibration_noise(known: DraftFacts) -> float:
     """About a thirtieth of the heads' budget."""
     return 0.0 if known["heads.calibration"] == "none" else known.number("heads.pooled_noise")
 
 
-def _learns(known: Known) -> bool:
+def _learns(known: DraftFacts) -> bool:
     """Whether the rule would train an encoder."""
     image, many = known.draft.data.image is not None, known.patients >= MANY_PATIENTS
     return known["model.encoder"] != "raw" and (image or many)
 
 
-def _encoder_rounds(known: Known) -> int:
+def _encoder_rounds(known: DraftFacts) -> int:
     if not _learns(known):
         return 0
     return max(0, int(known.number("heads.pooled_rounds")) - 1)
 
 
-def _sampling_rate(known: Known) -> float:
+def _sampling_rate(known: DraftFacts) -> float:
     return RATE if known.is_trained else 0.01  # nothing is drawn then; policies still compare it with their limit
 
 
-def _batch_size(known: Known) -> int:
+def _batch_size(known: DraftFacts) -> int:
     if not known.is_trained:
         return 1
     expected = round(known.number("encoder.sampling_rate") * sum(known.draft.patients) / known.silos)
     return min(max(1, expected), LARGEST_BATCH)
 
 
-def _encoder_noise(known: Known) -> float:
+def _encoder_noise(known: DraftFacts) -> float:
     """The noise with which the steps have their share, by the variance of their privacy loss at much noise."""
     if not known.is_trained:
         return 1.0
@@ -213,22 +213,22 @@ def _encoder_noise(known: Known) -> float:
     return math.sqrt(rounds * steps * rate**2 / (share * known.heads))
 
 
-def _most_patients(known: Known) -> int:
+def _most_patients(known: DraftFacts) -> int:
     """Four times the largest expectation, rounded up to 1, 2 or 5 times a power of ten."""
     wanted = max(1000, 4 * max(known.draft.patients))
     power: int = 10 ** math.floor(math.log10(wanted))
     return min(10_000_000, next(power * digit for digit in (1, 2, 5, 10) if power * digit >= wanted))
 
 
-def _by_classes(two: list[str], more: list[str], number: list[str]) -> Callable[[Known], list[str]]:
-    def chosen(known: Known) -> list[str]:
+def _by_classes(two: list[str], more: list[str], number: list[str]) -> Callable[[DraftFacts], list[str]]:
+    def chosen(known: DraftFacts) -> list[str]:
         return number if known.is_number else two if known.draft.data.label.count == BINARY else more
 
     return chosen
 
 
 _RISKS: Final = ("calibration", "expected_observed")
-Rule = Callable[[Known], Any]
+Rule = Callable[[DraftFacts], Any]
 RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("version", lambda _: 1),
     ("min_silos", _least_silos),
@@ -275,5 +275,5 @@ def derive(draft: Draft) -> dict[str, Any]:
         for part in path:
             place = place.setdefault(part, {}) if isinstance(place, dict) else {}
         if isinstance(place, dict) and name not in place:
-            place[name] = rule(Known(draft, document))
+            place[name] = rule(DraftFacts(draft, document))
     return document

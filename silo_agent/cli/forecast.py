@@ -23,7 +23,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.forecast.asked import Known
+    from silo_agent.forecast.asked import KnownData
     from silo_agent.forecast.forecast import Forecast, Interval, Row
 
 HOW: Final = (
@@ -33,7 +33,7 @@ HOW: Final = (
 
 def known(
     study: Study, settings: AgentConfig | None, policy: Policy | None, *, after: str | None, data: bool
-) -> Known | None:
+) -> KnownData | None:
     """What an earlier study or the hospital's public file says of the data; None if neither is asked for.
 
     Raises `StateError` without a configuration and for a study that the state does not know, and what
@@ -59,7 +59,7 @@ def known(
     return known_of_file(study, policy, read_history(state.ledger)[0], file)
 
 
-def _after(study: Study, policy: Policy, state: StateFolder, beginning: str) -> Known:
+def _after(study: Study, policy: Policy, state: StateFolder, beginning: str) -> KnownData:
     from policies.documents.study import read_stored
     from silo_agent.forecast.earlier import known_after
     from silo_agent.storage.opening import read_state
@@ -86,7 +86,7 @@ def made(
     prevalence: float | None,
     effect: float | None,
     held_out: float | None,
-    known: Known | None = None,
+    known: KnownData | None = None,
 ) -> Forecast | None:
     """The forecast, or None if nobody says how many patients are expected. Raises `LearningError`."""
     if not patients and study.expected is None and known is None:
@@ -100,7 +100,7 @@ def made(
     return None if asked is None else forecast(study, asked)
 
 
-def show(study: Study, found: Forecast, known: Known | None = None) -> None:
+def show(study: Study, found: Forecast, known: KnownData | None = None) -> None:
     """Print the forecast, what it starts from and what it means."""
     from silo_agent.forecast.forecast import counted
     from silo_agent.forecast.verdict import NAMES, sentences
@@ -138,7 +138,7 @@ def show(study: Study, found: Forecast, known: Known | None = None) -> None:
         console.print(sentence, soft_wrap=True, highlight=False)
 
 
-def document(study: Study, found: Forecast, known: Known | None = None) -> dict[str, object]:
+def document(study: Study, found: Forecast, known: KnownData | None = None) -> dict[str, object]:
     """The forecast as plain data; what is not known is None. `known` stands there if there is any."""
     from silo_agent.forecast.verdict import is_coin, is_no_gain, sentences
 

@@ -48,7 +48,7 @@ from policies.ledger.exports import (
     to_json,
 )
 from policies.ledger.ledger import Ledger, read_history
-from policies.ledger.summary import Part, Summary, summarise
+from policies.ledger.summary import SpentPart, Summary, summarise
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
@@ -70,7 +70,7 @@ class By(StrEnum):
     TENSOR = "tensor"
 
 
-class Form(StrEnum):
+class ExportForm(StrEnum):
     """The formats of an export."""
 
     JSON = "json"
@@ -170,7 +170,7 @@ def ledger_export(
     out: Annotated[Path, typer.Option(help="File to write; its signature goes beside it.")],
     config: ConfigOption = DEFAULT,
     *,
-    form: Annotated[Form, typer.Option("--format", help="JSON and CSV are complete; HTML is a page for people.")],
+    form: Annotated[ExportForm, typer.Option("--format", help="JSON and CSV are complete; HTML is a page for people.")],
 ) -> None:
     """Write the ledger and its cosignatures for others to read and check, signed with this silo's key."""
     from crypto.pki.certificates import require_data_set
@@ -198,11 +198,11 @@ def ledger_export(
     made = Export(credential.identity.uri, at, budget, genesis, entries, tuple(held))
     require_cosigned(made)
     match form:
-        case Form.JSON:
+        case ExportForm.JSON:
             content = to_json(made)
-        case Form.CSV:
+        case ExportForm.CSV:
             content = to_csv(made)
-        case Form.HTML:
+        case ExportForm.HTML:
             content = statement_page(made, summarise(genesis, entries))
     beside = out.with_name(out.name + SUFFIX)
     beside.unlink(missing_ok=True)
@@ -349,7 +349,7 @@ def _verify_export(path: Path, authority: Path, beside: Path | None, lists: Path
     known = time_of(stamp.read_bytes(), signature.read_bytes(), trust) if stamp.exists() else None
     if known is not None:
         typer.echo(f"timestamped by the authority on {known:%Y-%m-%d %H:%M} UTC")
-    if detached.kind != Form.JSON:
+    if detached.kind != ExportForm.JSON:
         typer.echo(f"signed by {vouched(signer_of(trust, detached, content, known=known), detached.at)}")
         typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")
         return
@@ -425,7 +425,7 @@ def _by_part(summary: Summary, by: By) -> Table:
     return table
 
 
-def _figures(part: Part) -> tuple[str, str, str]:
+def _figures(part: SpentPart) -> tuple[str, str, str]:
     return str(part.charges), str(part.releases), _shown(part.epsilon)
 
 
@@ -455,7 +455,7 @@ def _history(genesis: Genesis, entries: tuple[Entry, ...], spent: float, budget:
     }
 
 
-def _part(part: Part) -> dict[str, object]:
+def _part(part: SpentPart) -> dict[str, object]:
     epsilon = finite_or_word(part.epsilon)
     return {"name": part.name, "charges": part.charges, "releases": part.releases, "epsilon_alone": epsilon}
 

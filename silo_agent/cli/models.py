@@ -27,7 +27,7 @@ from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
-    from silo_agent.learning.figures.paired import Difference
+    from silo_agent.learning.figures.paired import PairedDifference
     from silo_agent.models.chosen import Picked
     from silo_agent.models.evaluate import Cohorts, Evaluation
     from silo_agent.models.groups import Released
@@ -416,7 +416,7 @@ def _choice(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def difference(found: Difference) -> str:
+def difference(found: PairedDifference) -> str:
     """A difference with its interval, if it has one."""
     if found.low is None or found.high is None:
         return f"{found.value:+.4f}"

@@ -24,7 +24,7 @@ _SHORT = 12
 
 
 @dataclass(frozen=True)
-class Known:
+class OfferedStudy:
     """A study that this silo has been offered and has begun."""
 
     name: str
@@ -35,12 +35,12 @@ class Known:
     """Why it is over; empty while it runs."""
 
 
-def known_studies(state: State) -> list[Known]:
+def known_studies(state: State) -> list[OfferedStudy]:
     """All studies in the agent's state, in the order in which they began."""
     found = []
     for digest, committed, why in state.studies():
         text = state.canonical(digest)
-        found.append(Known("" if text is None else str(json.loads(text)["name"]), digest, committed, why))
+        found.append(OfferedStudy("" if text is None else str(json.loads(text)["name"]), digest, committed, why))
     return found
 
 
@@ -103,7 +103,7 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     asking = [one for one in offered(StateFolder(folder)) if one.digest not in begun]
     warned = {one.digest: kept(StateFolder(folder).study(one.digest).warnings) for one in known}
     if as_json:
-        waits = [asdict(Known(one.name, one.digest, -1, "")) | {"asked": one.asked} for one in asking]
+        waits = [asdict(OfferedStudy(one.name, one.digest, -1, "")) | {"asked": one.asked} for one in asking]
         began = [asdict(one) | {"warnings": [each.text for each in warned[one.digest]]} for one in known]
         typer.echo(json.dumps([*began, *waits], indent=1))
         return

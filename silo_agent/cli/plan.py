@@ -41,7 +41,7 @@ from silo_agent.storage.folders import StateFolder
 
 
 @dataclass(frozen=True)
-class Standing:
+class HospitalOutlook:
     """What the study would mean for one hospital. `left` is the epsilon between the spent epsilon and the budget."""
 
     spent: float
@@ -166,7 +166,7 @@ def _missing(study: Study) -> str:
     return f"A sum needs {needed} of the {silos} silos, so {who} may be missing."
 
 
-def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
+def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> HospitalOutlook:
     """Return what the hospital's ledger states now and would state after the study.
 
     The plan counts one draw of every tensor of every round. Charges of this study for these draws are not counted
@@ -217,7 +217,7 @@ def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Standing
     again = next((refused for refused in every if refused is not None), None)
     before = accountant.epsilon(spent, genesis.delta)
     after = max(before, accountant.epsilon([*others, *repeated, *plan_of(study).costs()], genesis.delta))
-    return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal, again)
+    return HospitalOutlook(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal, again)
 
 
 def _objections(policy: Policy | None, study: Study, advice: Advice | None) -> dict[str, Refused | None]:
@@ -235,7 +235,7 @@ def _objections(policy: Policy | None, study: Study, advice: Advice | None) -> d
     }
 
 
-def show_prices(study: Study, prices: Prices, standing: Standing | None) -> None:
+def show_prices(study: Study, prices: Prices, standing: HospitalOutlook | None) -> None:
     """Print what a study costs, and what it would mean for this hospital if that is known."""
     table = Table("releases", "epsilon alone", title=f"{study.name} at delta {prices.delta:g}", title_justify="left")
     for tensor, alone in prices.alone.items():
@@ -306,7 +306,7 @@ def _yaml(study: Study, noises: Noises) -> list[str]:
 def document_of(
     study: Study,
     prices: Prices,
-    standing: Standing | None,
+    standing: HospitalOutlook | None,
     advice: Advice | None,
     objections: Mapping[str, Refused | None],
 ) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """What a forecast starts from: expected patients, shares of the domains, prevalence and effect.
 
 Guarantees that everything comes from the study, from options, from what others have made of opened sums or of public
-records (`Known`), or from the defaults that stand here. No record is read here.
+records (`KnownData`), or from the defaults that stand here. No record is read here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EVEN: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownData:
     """What is known of the data beside the study: from opened sums (`earlier`) or from public records (`public`).
 
     Attributes:
@@ -92,7 +92,7 @@ def asked_of(
     prevalence: float | None = None,
     effect: float | None = None,
     held_out: float = HELD_OUT,
-    known: Known | None = None,
+    known: KnownData | None = None,
 ) -> Asked | None:
     """What `study.expected` says, replaced by what is known, and that by what is given.
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from policies.documents.study import BINARY, Study
-from silo_agent.forecast.asked import HELD_OUT, UNSURE, Asked, Known
+from silo_agent.forecast.asked import HELD_OUT, UNSURE, Asked, KnownData
 from silo_agent.forecast.forecast import figure_of, outcomes
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.releases.counts import noised_counts
@@ -36,7 +36,7 @@ _FLAT: Final = 0.2
 """If the forecast rises by less than this for each unit of the effect, the noise hides the effect."""
 
 
-def known_after(study: Study, earlier: Study, folder: StudyFolder, held_out: float = HELD_OUT) -> Known:
+def known_after(study: Study, earlier: Study, folder: StudyFolder, held_out: float = HELD_OUT) -> KnownData:
     """What `folder`, a silo's folder of the study `earlier`, says for `study`.
 
     `held_out`: share of a hospital's patients who do not train. Raises `LearningError` with the fix if the earlier
@@ -76,7 +76,7 @@ def known_after(study: Study, earlier: Study, folder: StudyFolder, held_out: flo
             if effect is None
             else f"Its published figures tell an effect of {effect:.3f}, give or take {unsure:.3f}."
         )
-    return Known(patients, shares, rate, effect, unsure, tuple(notes))
+    return KnownData(patients, shares, rate, effect, unsure, tuple(notes))
 
 
 def _prevalence(study: Study, folder: StudyFolder) -> float | None:

@@ -15,7 +15,7 @@ from policies.documents.study import BINARY, Study
 from silo_agent.data.outcome import targets
 from silo_agent.data.records import Records
 from silo_agent.forecast import plain
-from silo_agent.forecast.asked import UNSURE, Known
+from silo_agent.forecast.asked import UNSURE, KnownData
 from silo_agent.forecast.sampling import area_variance
 from silo_agent.learning.figures.evaluation import auc
 
@@ -24,7 +24,7 @@ _FEWEST: Final = 20
 """Patients of the rarer class (of a number: patients) in each fold with whom an effect is told."""
 
 
-def known_of(study: Study, records: Records, held_out: float) -> Known:
+def known_of(study: Study, records: Records, held_out: float) -> KnownData:
     """What public records say, at least one. The effect is that of a regression, cross-validated by patients."""
     domains, label = len(study.data.domains), study.data.label
     shares = np.bincount(records.domains, records.weights, minlength=domains) / records.patient_count
@@ -43,7 +43,7 @@ def known_of(study: Study, records: Records, held_out: float) -> Known:
     notes = (
         f"From the public file: {records.patient_count:,} patients, as many expected at every hospital. They {told}.",
     )
-    return Known((patients,), tuple(map(float, shares)), rate, effect, unsure, notes)
+    return KnownData((patients,), tuple(map(float, shares)), rate, effect, unsure, notes)
 
 
 def _area(records: Records) -> tuple[float | None, float]:

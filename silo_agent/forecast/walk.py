@@ -36,7 +36,7 @@ from silo_agent.learning.releases.contribution import Integers, Setting
 from silo_agent.learning.releases.counts import Counts, noised_counts
 from silo_agent.learning.releases.heads import Heads
 from silo_agent.learning.releases.metrics import Metrics
-from silo_agent.learning.releases.noising import Grid, summed
+from silo_agent.learning.releases.noising import SumGrid, summed
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.folders import StudyFolder
 
@@ -90,7 +90,7 @@ class Walk:
 
     def _total(self, release: Release, statistic: Floats, rng: np.random.Generator) -> Integers:
         """The opened sum of all silos: integers on the study's grid."""
-        grid, silos = Grid.of(self.study), len(self.study.silos)
+        grid, silos = SumGrid.of(self.study), len(self.study.silos)
         _, sd = summed(self.study, np.zeros(0, np.int64), release, silos)
         noise = sd * rng.normal(size=len(statistic))
         return to_grid(self.each * self.times * statistic + noise, grid.step, grid.step * grid.limit * silos)

@@ -26,7 +26,7 @@ from silo_agent.data.image_store import reserve
 from silo_agent.data.images import Levels
 from silo_agent.data.reader import empty_records, read_fitting_records
 from silo_agent.data.records import Records
-from silo_agent.data.sources.snapshot import Store, read_begun
+from silo_agent.data.sources.snapshot import SnapshotStore, read_begun
 from silo_agent.data.split import split
 from silo_agent.data.table import Source, Written
 from silo_agent.learning.device import choose_device
@@ -43,8 +43,8 @@ from silo_agent.learning.releases.encoder import EncoderUpdates
 from silo_agent.learning.releases.encoder_steps import EncoderSteps
 from silo_agent.learning.releases.heads import Heads
 from silo_agent.learning.releases.metrics import Metrics
-from silo_agent.learning.releases.noising import Grid
-from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.noising import SumGrid
+from silo_agent.learning.releases.possible import MostPatients
 from silo_agent.learning.releases.whole_batches import require_public
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.checked import read_checked
@@ -69,7 +69,7 @@ class Learner:
         draws: Draws,
         device: str,
         written: Written | None = None,
-        kept: Store | None = None,
+        kept: SnapshotStore | None = None,
     ) -> None:
         """`draws` feeds what leaves the silo.
 
@@ -221,16 +221,16 @@ class Learner:
         patients = self._counted_patients(place, silos, counted or silos, uncounted)
         contribution.require_possible(self._release(tensor, place), total, place, silos, patients)
 
-    def _counted_patients(self, place: Place, silos: int, counted: int, uncounted: int) -> Patients:
+    def _counted_patients(self, place: Place, silos: int, counted: int, uncounted: int) -> MostPatients:
         """At most so many patients are behind a sum of `silos` silos."""
         clamp, domains = float(self.study.privacy.max_patients), len(self.study.data.domains)
         if place.round == 0:
-            return Patients.unknown(domains, silos, clamp)
-        on, privacy = Grid.of(self.study), self.study.privacy
+            return MostPatients.unknown(domains, silos, clamp)
+        on, privacy = SumGrid.of(self.study), self.study.privacy
         release = self._planned.release(0, Tensor.COUNTS)
         sd = sum_sd(release, mode=privacy.mode, silos=counted, colluders=privacy.colluders, step=on.step)
         counts = noised_counts(self._folder.path)
-        return Patients.of(counts, sd, counted * on.step, uncounted=uncounted, clamp=clamp)
+        return MostPatients.of(counts, sd, counted * on.step, uncounted=uncounted, clamp=clamp)
 
     def open(self, tensor: Tensor, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """The model and results that follow from the opened sum of a tensor."""

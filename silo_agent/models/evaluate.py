@@ -65,7 +65,7 @@ class Cohorts:
 
 
 @dataclass(frozen=True)
-class Patients:
+class PatientCounts:
     """Patients of the file by cohort, or records if that is the study's `unit`.
 
     `own`: the file is the one that the hospital trained on.
@@ -95,7 +95,7 @@ class Evaluation:
     round: int
     file: str
     scored: str
-    patients: Patients | None
+    patients: PatientCounts | None
     skipped: int
     faults: tuple[str, ...]
     domains: tuple[str, ...]
@@ -145,7 +145,7 @@ def evaluate(
     if NOBODY not in records.identities:
         training, evaluation = split(records, cohorts.data_set, cohorts.holdout)
         unit = "record" if study.data.patient is None else "patient"
-        patients = Patients(unit, training.patient_count, evaluation.patient_count, own)
+        patients = PatientCounts(unit, training.patient_count, evaluation.patient_count, own)
         records, untouched = evaluation if held_out else records, evaluation
     shared, shared_intervals = _by_domain(model, records, study, model)
     own_models, picked = _own_models(StudyFolder(folder), round_number) if personal_kept else ({}, None)

@@ -13,12 +13,12 @@ from policies.documents.study import Study
 from policies.ledger.ledger import Genesis, require_match
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.table import Written
-from silo_agent.forecast.asked import Known
+from silo_agent.forecast.asked import KnownData
 from silo_agent.forecast.public import known_of
 from silo_agent.learning.errors import LearningError
 
 
-def known_of_file(study: Study, policy: Policy, bound: Genesis, file: Path) -> Known:
+def known_of_file(study: Study, policy: Policy, bound: Genesis, file: Path) -> KnownData:
     """What the hospital's own file says, of which one is expected at every silo.
 
     `bound` is the first entry of the ledger. Raises `LearningError` before the file is opened if the data are not

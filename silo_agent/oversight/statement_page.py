@@ -26,7 +26,7 @@ from policies.ledger.events import (
     kind_of,
 )
 from policies.ledger.exports import Export
-from policies.ledger.summary import Part, Summary
+from policies.ledger.summary import SpentPart, Summary
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 300, 60, 40, 16, 16
 _STYLE: Final = """
@@ -210,7 +210,7 @@ def _studies(summary: Summary) -> str:
     return _table(caption, ("study", "release", "charges", "values sent", "epsilon alone"), rows, numbers=3)
 
 
-def _parts(caption: str, name: str, parts: Sequence[Part]) -> str:
+def _parts(caption: str, name: str, parts: Sequence[SpentPart]) -> str:
     rows = [(escape(part.name), *_figures(part)) for part in parts]
     return _table(caption, (name, "charges", "values sent", "epsilon alone"), rows, numbers=3)
 
@@ -275,7 +275,7 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *,
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _figures(part: Part) -> tuple[str, str, str]:
+def _figures(part: SpentPart) -> tuple[str, str, str]:
     return str(part.charges), str(part.releases), _shown(part.epsilon)
 
 

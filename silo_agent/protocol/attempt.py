@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList, threshold
-from crypto.secagg.unmasking import Bundle, notes_digest
+from crypto.secagg.unmasking import ShareBundle, notes_digest
 from crypto.secagg.voids import Void
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
@@ -64,7 +64,7 @@ class Attempt:
     place: Place
     work: Work
     """What the coordinator asks now."""
-    bundles: dict[str, Bundle] = field(default_factory=dict)
+    bundles: dict[str, ShareBundle] = field(default_factory=dict)
     """The shares of each participant, by silo, already read and checked."""
 
     @property
@@ -163,9 +163,9 @@ class Attempt:
         roster, spoilt = self.membership.roster.digest, self.running.turn.spoilt
         return Order(self.study, self.place, tensor, self.participants, roster, self.running.digest, spoilt)
 
-    def note_label(self, note: Note) -> Label:
+    def note_label(self, note: Note) -> SumLabel:
         """The label that a sealed note of this attempt is bound to. Raises `CryptoError`."""
         # A silo that catches up does not know the others' model yet.
         model, place = "" if note is Note.MODEL else self.running.digest, self.place
         roster = self.membership.roster.digest
-        return Label(place.study, roster, model, place.round, place.attempt, f"note-{note}")
+        return SumLabel(place.study, roster, model, place.round, place.attempt, f"note-{note}")

@@ -26,7 +26,7 @@ from silo_agent.storage.state import State
 
 
 @dataclass(frozen=True)
-class Standing:
+class AttemptMemory:
     """What a silo must remember in the middle of an attempt."""
 
     turn: Turn
@@ -54,7 +54,7 @@ class Journal:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def keep(self, study: str, standing: Standing) -> None:
+    def keep(self, study: str, standing: AttemptMemory) -> None:
         """Store a standing durably, in place of the one before."""
         total = b"" if standing.total is None else standing.total.astype("<i8").tobytes()
         row = _Row(standing.turn, standing.digest, standing.model.digest, self._digest(total) if total else "")
@@ -68,7 +68,7 @@ class Journal:
             if path not in (model_path, total_path):
                 path.unlink()
 
-    def recall(self, study: str) -> Standing | None:
+    def recall(self, study: str) -> AttemptMemory | None:
         """The last standing, or None if there is none. Raises `StateError` if its files were changed or are missing."""
         text = self._state.attempt(study)
         if text is None:
@@ -89,7 +89,7 @@ class Journal:
             msg = f"{self._state.study_folder(study)}: the stored state of the study was changed; {_FIX}"
             raise StateError(msg)
         summed = np.frombuffer(total, "<i8").astype(np.int64) if total else None
-        standing = Standing(row.turn, model, row.digest, summed)
+        standing = AttemptMemory(row.turn, model, row.digest, summed)
         if earlier:  # an earlier version kept the plain digest
             self.keep(study, standing)
         return standing

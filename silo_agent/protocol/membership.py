@@ -26,7 +26,7 @@ from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
     AttemptSecrets,
-    Bundle,
+    ShareBundle,
     examine,
     make_bundle,
     make_reveal,
@@ -192,7 +192,7 @@ class Membership:
 
     def read_shares(
         self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
-    ) -> dict[str, Bundle]:
+    ) -> dict[str, ShareBundle]:
         """The shares of each silo, by name. Raises `RecoveryRefused`, which names the silo whose note is wrong."""
         attempt, pairs, dealt = self.attempt(place), self._pairs(), self._store.stored.dealt
         bundles = {
@@ -228,7 +228,7 @@ class Membership:
         return Masks(self.me, own, seeds, self.keys.group)
 
     def reveal(
-        self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str], word: Word
+        self, bundles: Mapping[str, ShareBundle], survivors: SurvivorList, participants: Sequence[str], word: Word
     ) -> bytes:
         """This silo's shares of the secrets that open the survivors' sum, and its word, sealed to the roster."""
         return make_reveal(bundles, survivors, participants, self.me, self.keys, self._credential, self._entropy, word)
@@ -236,7 +236,7 @@ class Membership:
     def unmasking(
         self,
         notes: Mapping[str, bytes],
-        bundles: Mapping[str, Bundle],
+        bundles: Mapping[str, ShareBundle],
         survivors: SurvivorList,
         *,
         participants: Sequence[str],
@@ -257,7 +257,7 @@ class Membership:
     def words(
         self,
         notes: Mapping[str, bytes],
-        bundles: Mapping[str, Bundle],
+        bundles: Mapping[str, ShareBundle],
         survivors: SurvivorList,
         participants: Sequence[str],
     ) -> dict[str, Word]:

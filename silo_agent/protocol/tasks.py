@@ -23,7 +23,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.dealt.complaints import Complaint
 from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import ShareBundle
 from crypto.secagg.voids import Void
 from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
@@ -477,7 +477,7 @@ class Tasks:
         holding = Holding(place.study, finished, self.models.current(attempt.study, finished).content)
         return holding.content, self._client.sign(holding.to_sign())
 
-    def _bundles(self, attempt: Attempt) -> dict[str, Bundle]:
+    def _bundles(self, attempt: Attempt) -> dict[str, ShareBundle]:
         """The participants' shares for this attempt, read and checked once."""
         if not set(attempt.participants) <= set(attempt.bundles):
             tensors, needed = attempt.tensors, attempt.threshold

@@ -37,7 +37,7 @@ from common.durable import sync_file
 from crypto.entropy import SystemEntropy
 from crypto.errors import CertificateError
 from crypto.pki import known_keys
-from crypto.pki.at_rest import Holder
+from crypto.pki.at_rest import KeyHolder
 from policies.errors import LedgerError
 from policies.ledger.anchors import Anchor, Anchors
 from policies.ledger.cosign import Cosigned
@@ -119,7 +119,7 @@ def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
     return manifest
 
 
-def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callable[[], Holder]) -> Restored:
+def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callable[[], KeyHolder]) -> Restored:
     """Put a backup in place of a state folder, which is moved aside if it is there.
 
     `key` is asked for the silo's key if folder and backup have different lists of who has withdrawn.
@@ -193,7 +193,7 @@ def _give_to_owner(fresh: Path, place: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _keep_withdrawals(fresh: StateFolder, there: StateFolder, key: Callable[[], Holder]) -> None:
+def _keep_withdrawals(fresh: StateFolder, there: StateFolder, key: Callable[[], KeyHolder]) -> None:
     """Neither list may be the newer one: a backup that is newer than the folder may be put back into it."""
     if not there.withdrawn.exists():
         return

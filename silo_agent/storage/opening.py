@@ -15,7 +15,7 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from crypto.entropy import Entropy
-from crypto.pki.at_rest import Holder
+from crypto.pki.at_rest import KeyHolder
 from policies.ledger.ledger import read_ledger
 from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
@@ -32,7 +32,7 @@ _PUT_BACK: Final = (
 )
 
 
-def open_state(folder: Path, credential: Holder, entropy: Entropy) -> tuple[State, bytes]:
+def open_state(folder: Path, credential: KeyHolder, entropy: Entropy) -> tuple[State, bytes]:
     """The state in a folder, and the folder's secret. Both are made if an agent was never started there.
 
     Raises `StateError` with file, cause and fix if one of them, or the list of who has withdrawn, is lost, damaged or

@@ -19,7 +19,7 @@ from common.file_lock import one_at_a_time
 from crypto import sealed_file
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.errors import SealError
-from crypto.pki.at_rest import Holder, Vault
+from crypto.pki.at_rest import KeyHolder, Vault
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
@@ -31,7 +31,7 @@ _PURPOSE: Final = "withdrawn"
 class Withdrawals:
     """Everybody who has withdrawn from this silo's data set, each named as in `data.records.Records.identities`."""
 
-    def __init__(self, files: StateFolder, credential: Holder, entropy: Entropy) -> None:
+    def __init__(self, files: StateFolder, credential: KeyHolder, entropy: Entropy) -> None:
         self._files, self._vault = files, Vault(credential, _PURPOSE, entropy)
 
     def names(self) -> frozenset[str]:
@@ -55,13 +55,13 @@ class Withdrawals:
         return name not in names
 
 
-def join(files: StateFolder, others: StateFolder, holder: Holder, entropy: Entropy) -> None:
+def join(files: StateFolder, others: StateFolder, holder: KeyHolder, entropy: Entropy) -> None:
     """Enter everybody on the list of another folder into this one's. Raises `StateError` if a list does not open."""
     names = Withdrawals(files, holder, entropy).names() | Withdrawals(others, holder, entropy).names()
     write_whole(files.withdrawn, Vault(holder, _PURPOSE, entropy).seal(json.dumps(sorted(names)).encode()))
 
 
-def withdrawn_of(files: StateFolder, holder: Callable[[], Holder]) -> frozenset[str]:
+def withdrawn_of(files: StateFolder, holder: Callable[[], KeyHolder]) -> frozenset[str]:
     """Who has withdrawn, for whoever only reads; no key is needed if nobody has. Raises `StateError`."""
     return Withdrawals(files, holder(), SystemEntropy()).names() if files.withdrawn.exists() else frozenset()
 
@@ -70,7 +70,7 @@ def _purpose(folder: StudyFolder) -> str:
     return f"rows of {folder.path.name}"
 
 
-def seal_anew(files: StateFolder, former: Holder, credential: Holder, entropy: Entropy) -> None:
+def seal_anew(files: StateFolder, former: KeyHolder, credential: KeyHolder, entropy: Entropy) -> None:
     """Seal under a new key what the former one sealed and what must outlive it: withdrawals, secret, rows' keys.
 
     It may be cut off and begun again, as long as both keys are there. The list of withdrawals comes first, and is made
@@ -104,7 +104,7 @@ def alone(files: StateFolder) -> AbstractContextManager[None]:
     return one_at_a_time(files.withdrawing)
 
 
-def row_key(folder: StudyFolder, credential: Holder, entropy: Entropy) -> bytes:
+def row_key(folder: StudyFolder, credential: KeyHolder, entropy: Entropy) -> bytes:
     """The key of a study's rows, which is made if there are neither rows nor key.
 
     Raises `LocalFileError` if the key does not open, or is gone while the rows are there.
@@ -194,7 +194,7 @@ class SealedRows:
         return _purpose(self._folder)
 
 
-def kept_rows(files: StateFolder, holder: Callable[[], Holder]) -> Iterator[bytes]:
+def kept_rows(files: StateFolder, holder: Callable[[], KeyHolder]) -> Iterator[bytes]:
     """What every study keeps, for whoever only reads: nothing is made, and no key is needed if nothing is kept.
 
     Raises `SealError`, OSError, and what `holder` raises.
@@ -206,7 +206,7 @@ def kept_rows(files: StateFolder, holder: Callable[[], Holder]) -> Iterator[byte
             yield sealed_file.open_sealed(key, _purpose(folder), folder.rows.read_bytes())
 
 
-def rows_of(folder: StudyFolder, credential: Holder, entropy: Entropy) -> SealedRows:
+def rows_of(folder: StudyFolder, credential: KeyHolder, entropy: Entropy) -> SealedRows:
     """The rows of one study, for whoever has the silo's key."""
     withdrawals = Withdrawals(folder.state, credential, entropy)
     return SealedRows(folder, lambda: row_key(folder, credential, entropy), withdrawals.names, entropy)

@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, repr=False)
-class Release:
+class DrawnRelease:
     """A drawn release. `repr` prints only its kind."""
 
     integers: NDArray[np.int64]
@@ -65,7 +65,7 @@ class Release:
     """Digest of the mask label for which it was drawn."""
 
     def __repr__(self) -> str:
-        return "Release(<private>)"
+        return "DrawnRelease(<private>)"
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class State:
         return self.files.study(study).path, self.files.outbox(study), self.files.inbox(study)
 
     # --- releases -----------------------------------------------------------------------------------------------
-    def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
+    def release(self, place: Place, tensor: Tensor, attempt: int) -> DrawnRelease | None:
         """Return the release that was drawn for a charge, or None if there is none."""
         with self._transaction() as connection:
             row = connection.execute(
@@ -261,7 +261,7 @@ class State:
         path = self.files.study(place.study).release(place, tensor, attempt)
         self._check(path, "release", row.sha256)
         with own_files():
-            return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
+            return DrawnRelease(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""

@@ -24,7 +24,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import HEAD_BOUND, SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.releases.heads import HEAD_STEP
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from support.entropy import SeededEntropy
 from support.releases import contribution
 from support.studies import tiny_study
@@ -110,7 +110,7 @@ def released(learner, tensor, model, records):
     learner._records = records, records
     number = plan(model.study).last if tensor is Tensor.METRICS else model.round
     integers = contribution(learner, tensor, Place(model.study.digest, number, 1), model, 3)
-    step = Grid.of(learner.study).step
+    step = SumGrid.of(learner.study).step
     return integers * step, 1.0 + step * len(integers) ** 0.5
 
 
@@ -160,7 +160,7 @@ def test_heads_that_overflow_for_one_patient_do_not_take_the_others_away(learner
 def summed(model, records):
     """The clipped gradients of all records over everything that is trained, added up: float64 (weights,)."""
     sums = []
-    step, unit = Step.take, clipping.Grid.of(model.study.encoder.clip, 0.0).unit
+    step, unit = Step.take, clipping.StepGrid.of(model.study.encoder.clip, 0.0).unit
 
     def noted(self):
         sums.append(np.concatenate([total.numpy() * unit for total in self.totals]))
@@ -211,7 +211,10 @@ def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
         torch.tensor([[0.0, 0.0], [size, 0.6 * clip], [0.0, 0.0]]),
         torch.tensor([[0.0], [0.2 * clip], [0.0]]),
     ]
-    grid, totals = clipping.Grid.of(clip, 1.0), [torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)]
+    grid, totals = (
+        clipping.StepGrid.of(clip, 1.0),
+        [torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)],
+    )
     clipping.add_integers(totals, clipping.to_integers(gradients, grid), 3)
     found = np.concatenate([total.numpy() for total in totals]).tolist()
     assert sum(value**2 for value in found) <= 2**40

@@ -7,7 +7,7 @@ import pytest
 from policies.plan.release import plan
 from protos.messages import MessageError, Signature, Task, Tensor
 from silo_agent.learning.noise import noised_sum as private
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from support.planted import FIVE, FOUR, goes_on, refused, standing
 
 pytestmark = pytest.mark.sampled
@@ -205,7 +205,7 @@ def test_distributed_noise_is_drawn_in_shares_of_those_who_take_part(five, monke
     place, roster = coordinator.begin(0, silos=taking_part)
     coordinator.gather(place, roster, Tensor.COUNTS)
     study = coordinator.study
-    step, release = Grid.of(study).step, plan(study).release(0, Tensor.COUNTS)
+    step, release = SumGrid.of(study).step, plan(study).release(0, Tensor.COUNTS)
     share = private.share_sd(release, mode="distributed", silos=len(taking_part), colluders=1, step=step)
     assert sigmas == [pytest.approx(share / step)] * len(taking_part)
 

@@ -12,7 +12,7 @@ import pytest
 
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import ring_of
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList
@@ -91,7 +91,7 @@ def bared(coordinator, silos, place, roster):
     found = read_reveals(
         notes, attempt.bundles, attempt.survivor_list, EIGHT, mine.roster, mine.keys, attempt.threshold, mine._trust
     ).unmasking
-    label = Label(place.study, mine.roster.digest, "", 0, place.attempt, "counts")
+    label = SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, "counts")
     seeds = {gone: pairs[VICTIM] for gone, pairs in found.dropped.items()}
     seeds[COLLUDER] = mine.masks(place, "counts", EIGHT).pairs[VICTIM]
     terms = [(False, _own_stream(found.own[VICTIM], label, "ckks"))]
@@ -190,7 +190,7 @@ def summed(coordinator, silos, attempt, names, signers):
     notes[COLLUDER] = theirs.membership.reveal(theirs.bundles, lie, names, NOTHING)
     unmasking = member.unmasking(notes, bundles, lie, participants=names, threshold=mine.threshold)
     content = coordinator.content[place, "sum-counts", ""]
-    label = Label(place.study, member.roster.digest, "", 0, place.attempt, "counts")
+    label = SumLabel(place.study, member.roster.digest, "", 0, place.attempt, "counts")
     return mine.sealer.open(
         "ckks", BytesIO(content), plan(coordinator.study).release(0, "counts").values, label, unmasking
     )

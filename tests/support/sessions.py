@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.pki.certificates import Credential
-from crypto.secagg.unmasking import AttemptSecrets, Bundle
+from crypto.secagg.unmasking import AttemptSecrets, ShareBundle
 from protos.messages import Member, Place
 from silo_agent.protocol.session import Session
 
@@ -62,7 +62,7 @@ def shared(sessions: Sessions, place: Place = PLACE) -> tuple[Members, dict[str,
 
 def bundles_of(
     sessions: Sessions, roster: Members, notes: Mapping[str, bytes], place: Place = PLACE
-) -> dict[str, dict[str, Bundle]]:
+) -> dict[str, dict[str, ShareBundle]]:
     """What each reads in what all have shared."""
     return {
         name: session.within(roster).read_shares(place, TENSORS, NEEDED, notes) for name, session in sessions.items()

@@ -15,7 +15,7 @@ import numpy as np
 
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
@@ -190,7 +190,7 @@ class Adversary:
             driver.ask(name, driver.work(Task.REVEAL, place, members, COUNTS))
             if note := driver.clients[name].uploads.get((place, f"note-reveal-{SLOT}")):
                 notes[name] = note
-        needed, label = attempt.threshold, Label(place.study, mine.roster.digest, "", 0, place.attempt, SLOT)
+        needed, label = attempt.threshold, SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, SLOT)
         values, content = plan(self.study).release(0, SLOT).values, driver.content[place, f"sum-{SLOT}", ""]
         try:
             unmasking = mine.unmasking(notes, attempt.bundles, lie, participants=lie.names, threshold=needed)

@@ -22,10 +22,10 @@ from crypto.rings import ckks_secret, seal_format
 from crypto.rings.ckks_public import DEGREE, PRIME, SCALE
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import IntegerRing, Kind, ckks_public, ring_of
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Term, Unmasking, _group_stream, _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList, threshold
-from crypto.secagg.unmasking import Bundle, notes_digest
+from crypto.secagg.unmasking import ShareBundle, notes_digest
 from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from protos.messages import Note, Place, Task, Tensor, Work, note_slot
@@ -43,7 +43,7 @@ class WeakMasks(Masks):
 
     zero: frozenset[str] = frozenset()
 
-    def terms(self, label: Label, kind: Kind) -> list[Term]:
+    def terms(self, label: SumLabel, kind: Kind) -> list[Term]:
         named = zip([*self.pairs, self.me, "the group"], super().terms(label, kind), strict=False)
         return [term for name, term in named if name not in self.zero]
 
@@ -68,7 +68,7 @@ class Attacker:
         """What the colluder was told when the sum was opened: roster, participants, survivors."""
         return next(work for work in reversed(self._heard) if (work.task, work.tensor) == (Task.OPEN, tensor))
 
-    def bundles(self, tensor: Tensor) -> dict[str, Bundle]:
+    def bundles(self, tensor: Tensor) -> dict[str, ShareBundle]:
         """What all have shared, as far as the colluder can open it."""
         work, place = self.work(tensor), self._place(tensor)
         notes = {name: self._seen[place, note_slot(Note.SHARES, None), name] for name in work.participants}

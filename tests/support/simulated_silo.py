@@ -26,7 +26,7 @@ from crypto.secagg.dealt.bundles import Published, to_sign
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import Bundle, _held, _open_reveal
+from crypto.secagg.unmasking import ShareBundle, _held, _open_reveal
 from crypto.secagg.words import Word
 from policies.documents.policy import load_policy
 from policies.documents.study import Study
@@ -427,13 +427,13 @@ class WitnessedMembership(Membership):
 
     def read_shares(
         self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
-    ) -> dict[str, Bundle]:
+    ) -> dict[str, ShareBundle]:
         if complaint := self.silo.accuses(self, place):
             raise complaint
         return super().read_shares(place, tensors, threshold, notes)
 
     def reveal(
-        self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str], word: Word
+        self, bundles: Mapping[str, ShareBundle], survivors: SurvivorList, participants: Sequence[str], word: Word
     ) -> bytes:
         note = super().reveal(bundles, survivors, participants, word)
         held = _held(bundles, survivors, participants)

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from crypto.rings.rings import Kind, ring_of
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import Masks
 from crypto.secagg.survivors import threshold
@@ -66,7 +66,7 @@ class Witness:
     """All that ever left a silo, arrived or not: answers and confirmations as on the wire, headers, contents."""
     masked: dict[tuple[str, bytes, str], set[str]] = field(default_factory=dict)
     """SHA-256 of what was kept, by silo, secret and label."""
-    labels: dict[tuple[Place, str], Label] = field(default_factory=dict)
+    labels: dict[tuple[Place, str], SumLabel] = field(default_factory=dict)
     """What the masks of a tensor were for."""
     signed: dict[tuple[str, int, Tensor], dict[tuple[str, ...], set[int]]] = field(default_factory=dict)
     """Survivor lists that left a silo with its signature, and in which attempts."""
@@ -93,7 +93,7 @@ class Witness:
         self.sendings[key] += 1
         self.uploads.setdefault(key, set()).add(header.sha256)
 
-    def sealed(self, masks: Masks, kind: Kind, label: Label, content: bytes) -> None:
+    def sealed(self, masks: Masks, kind: Kind, label: SumLabel, content: bytes) -> None:
         sha256 = hashlib.sha256(content).hexdigest()
         assert len(content) == self._size(label, kind)
         self.labels[Place(label.study, label.round, label.attempt), label.tensor] = label
@@ -252,6 +252,6 @@ class Witness:
         silos, colluders = len(self.study.silos), self.study.privacy.colluders
         return max(colluders + 1, (silos + colluders) // 2 + 1, self.study.min_silos)
 
-    def _size(self, label: Label, kind: Kind) -> int:
+    def _size(self, label: SumLabel, kind: Kind) -> int:
         values = plan(self.study).release(label.round, label.tensor).values
         return ring_of(kind).content_size(sealed_values(values, len(self.study.silos)))

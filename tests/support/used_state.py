@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from crypto.pki.at_rest import FormerKey, Holder
+from crypto.pki.at_rest import FormerKey, KeyHolder
 from crypto.pki.identity import Identity, Role
 from crypto.pki.key_files import new_key
 from policies.ledger.anchors import Anchors
@@ -30,7 +30,7 @@ INTEGERS: Final = np.array([5, -7, 2**30], np.int64)
 LABEL: Final = "a" * 64
 
 
-def opened(folder: Path, seed: int = 1, key: Holder = KEY) -> State:
+def opened(folder: Path, seed: int = 1, key: KeyHolder = KEY) -> State:
     return open_state(folder, key, SeededEntropy(seed))[0]
 
 
@@ -40,7 +40,7 @@ def charge(folder: Path) -> None:
         ledger.charge(debit)
 
 
-def used(folder: Path, seed: int, key: Holder = KEY) -> dict[str, bytes]:
+def used(folder: Path, seed: int, key: KeyHolder = KEY) -> dict[str, bytes]:
     """A folder whose agent has drawn for a charge, and of whose patients two have withdrawn. Returns older files."""
     folder.mkdir()
     Ledger.create(StateFolder(folder).ledger, NORTH)

@@ -13,7 +13,7 @@ import numpy as np
 
 from crypto.rings.rings import RINGS, ckks_public
 from crypto.secagg.checks import LinearChecks
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Unmasking, apply
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
@@ -33,7 +33,7 @@ def digest(name):
     return drawn(name).hex()
 
 
-LABEL = Label(digest("study"), digest("roster"), digest("model"), 7, 2, "encoder.update")
+LABEL = SumLabel(digest("study"), digest("roster"), digest("model"), 7, 2, "encoder.update")
 ATTEMPT = AttemptRef(LABEL.study, LABEL.roster, LABEL.round, LABEL.attempt)
 
 

@@ -29,7 +29,7 @@ from crypto.secagg.agreement import EphemeralKey, KeyOffer, Roster, RosterEntry
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import ShareBundle
 from crypto.stream import KeyStream, derive
 from protos.chunks import ChunkList
 from tests.vectors import refusals
@@ -310,7 +310,7 @@ def agreement_file(given):
     secret = ends[PAIR[0]]
     attempt = replace(ATTEMPT, roster=shared.digest)
     notes = {name: drawn(f"shares note {name}") for name in SURVIVORS}
-    held = {name: Bundle(name, attempt, note, {}, {}, {}, {}) for name, note in notes.items()}
+    held = {name: ShareBundle(name, attempt, note, {}, {}, {}, {}) for name, note in notes.items()}
     survivors = SurvivorList(attempt, LABEL.tensor, SURVIVORS, unmasking.notes_digest(held, SURVIVORS))
     entries = [
         {key: value if key == "name" else value.decode() if key == "certificate" else value.hex() for key, value in of}

@@ -22,7 +22,7 @@ from crypto.rings.rings import RINGS, ckks_public, ring_of
 from crypto.secagg import shamir, unmasking
 from crypto.secagg.agreement import Roster
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import ShareBundle
 from crypto.stream import KeyStream
 from protos.chunks import ChunkList
 from protos.messages import MessageError
@@ -321,7 +321,7 @@ def dealt():
     case = FILES["shamir"]["cases"][0]
     spot = (attempt.LABEL.tensor, case["dealing"]["part"])
     commitments = {spot: {name: bytes.fromhex(value) for name, value in case["commitments"].items()}}
-    bundle = Bundle("elm", attempt.ATTEMPT, b"", {}, commitments, {}, {attempt.LABEL.tensor: b""})
+    bundle = ShareBundle("elm", attempt.ATTEMPT, b"", {}, commitments, {}, {attempt.LABEL.tensor: b""})
     return case, bundle, SurvivorList(attempt.ATTEMPT, attempt.LABEL.tensor, ("ash", "elm"), "")
 
 

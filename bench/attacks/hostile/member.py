@@ -19,7 +19,7 @@ from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase
 from crypto.errors import RecoveryRefused
 from crypto.rings.adding import added
 from crypto.secagg.dealt.bundles import Published, to_sign
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import ShareBundle
 from crypto.secagg.words import Word
 from protos.chunks import ChunkList
 from protos.messages import RINGS, Answer, Confirm, Place, UploadHeader
@@ -136,7 +136,7 @@ def bend_shares(plan: Plan) -> None:
 
     def reads(
         own: Membership, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
-    ) -> dict[str, Bundle]:
+    ) -> dict[str, ShareBundle]:
         keys = {"accuses": bytes(32), "accuses without evidence": b""}
         if (act := plan.act(place).name) in keys:
             msg = f"{_victim(own)} sealed its shares for this silo wrongly"

@@ -32,7 +32,7 @@ from bench.places import OUT
 from bench.table import Figure
 from coordinator.core.state import Phase
 from deploy.local.folders import empty
-from deploy.local.parties import Place
+from deploy.local.parties import FederationPaths
 
 ALL: Final = tuple(sorted((*SILOS, MEMBER)))
 ROUNDS: Final = 4
@@ -77,7 +77,7 @@ def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Figure], dict[st
     rows = [row for row in ROWS if not words or any(word in row.name for word in words)]
     folder = OUT / "abuse-inside"
     empty(folder)
-    enrol(Place(folder / "federation"))
+    enrol(FederationPaths(folder / "federation"))
     honest = {mode: Row(f"everybody honest, {mode} noise", mode=mode) for mode in sorted({row.mode for row in rows})}
     order = [*honest.values(), *rows]
     federation = federation_of(folder, _study(0, order[0]), data(folder, ALL))

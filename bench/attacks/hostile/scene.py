@@ -25,7 +25,7 @@ from bench.attacks.hostile.target import ATTACKS
 from bench.places import ROOT
 from coordinator.errors import OperatorError
 from deploy.local.federation import Federation
-from deploy.local.parties import COORDINATOR, Enrolment, Place, configure_coordinator
+from deploy.local.parties import COORDINATOR, Enrolment, FederationPaths, configure_coordinator
 from deploy.local.processes import FederationError
 from deploy.local.watching import bars, watch
 from protos.status import MemberStatus
@@ -148,11 +148,11 @@ def data(folder: Path, silos: tuple[str, ...] = SILOS) -> dict[str, Path]:
     return files
 
 
-def enrol(place: Place) -> None:
+def enrol(place: FederationPaths) -> None:
     """Enrol the parties, the hostile member, another silo that never runs, and a silo of another authority."""
     silos = (*SILOS, MEMBER, OTHER)
     Enrolment(place, "the bench's own").enrol({silo: silo for silo in silos})
-    Enrolment(Place(place.root / "elsewhere"), "the bench's own").enrol({STRANGER: STRANGER})
+    Enrolment(FederationPaths(place.root / "elsewhere"), "the bench's own").enrol({STRANGER: STRANGER})
     configure_coordinator(place)
 
 

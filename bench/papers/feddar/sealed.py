@@ -19,7 +19,7 @@ from crypto.entropy import SystemEntropy
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.grid import from_grid, to_grid
 from crypto.rings.rings import ring_of
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
@@ -51,7 +51,7 @@ class Silos:
         """Seal each silo's values, parts (n, ...) of one tensor, add the ciphertexts, and open the sum."""
         rows = np.hstack([value.reshape(len(value), -1) for value in values]).astype(np.float64)
         self.largest = max(self.largest, float(np.abs(rows).max()))
-        label = Label(_STUDY, _ROSTER, _MODEL, self.sums, 1, tensor)
+        label = SumLabel(_STUDY, _ROSTER, _MODEL, self.sums, 1, tensor)
         self.sums += 1
         own = {name: self._entropy.bytes(KEY_BYTES) for name in self._names}
         total: list[NDArray[np.unsignedinteger]] = []
@@ -68,7 +68,7 @@ class Silos:
         parts = np.split(from_grid(opened, STEP), ends)
         return [part.reshape(value.shape[1:]) for part, value in zip(parts, values, strict=True)]
 
-    def _masks(self, label: Label, own: dict[str, bytes]) -> Iterable[Masks]:
+    def _masks(self, label: SumLabel, own: dict[str, bytes]) -> Iterable[Masks]:
         attempt = AttemptRef(label.study, label.roster, label.round, label.attempt)
         seeds = {pair: pair_seed(secret, attempt, label.tensor) for pair, secret in self._pairs.items()}
         for name in self._names:

@@ -29,7 +29,7 @@ from crypto.pki.authority.entries import AUTHORITY, CERTIFICATE, REDEMPTION, REG
 from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
 from crypto.pki.authority.putback import Mark, note_shown, require_newest
 from crypto.pki.authority.readmission import READMISSIONS_FILE
-from crypto.pki.authority.register import Known, Register
+from crypto.pki.authority.register import Register, RegisterMemory
 from crypto.pki.certificates import Holder, Trust
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.identity import Role, Subject
@@ -93,7 +93,7 @@ class IssuingAuthority:
         self._mine = [one for one in self._bundle.issuing if one.certificate.public_key() == key]
         self._guard = threading.Lock()
         self._made: _Made | None = None
-        self._known = Known()
+        self._known = RegisterMemory()
 
     @classmethod
     def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:

@@ -58,7 +58,7 @@ HEAD_FILE = "issued.head"
 """What the authority has signed of its register."""
 
 
-class Known:
+class RegisterMemory:
     """What a program remembers of a register between two openings: a register of years is long to read."""
 
     def __init__(self) -> None:
@@ -69,13 +69,15 @@ class Known:
 class Register:
     """The open register, locked for this process alone."""
 
-    def __init__(self, folder: Path, file: IO[bytes], key: ec.EllipticCurvePrivateKey | None, known: Known) -> None:
+    def __init__(
+        self, folder: Path, file: IO[bytes], key: ec.EllipticCurvePrivateKey | None, known: RegisterMemory
+    ) -> None:
         self._path, self._file, self._key, self._known = folder / REGISTER_FILE, file, key, known
 
     @classmethod
     @contextmanager
     def open(
-        cls, folder: Path, key: ec.EllipticCurvePrivateKey | None = None, known: Known | None = None
+        cls, folder: Path, key: ec.EllipticCurvePrivateKey | None = None, known: RegisterMemory | None = None
     ) -> Iterator[Self]:
         """Open the register of the authority in this folder; without the authority's key, to read.
 
@@ -92,7 +94,7 @@ class Register:
             raise EnrolmentError(msg) from None
         with file:
             lock(file)
-            register = cls(folder, file, key, known or Known())
+            register = cls(folder, file, key, known or RegisterMemory())
             register._read()
             yield register
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from policies.accounting.planning import Prices
     from policies.documents.study import Study
-    from silo_agent.cli.plan import Standing
+    from silo_agent.cli.plan import HospitalOutlook
     from silo_agent.config import AgentConfig
     from silo_agent.storage import offered
     from silo_agent.storage.approvals import Approval, Approvals
@@ -58,7 +58,7 @@ def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = Fa
     policy, decided = load_policy(settings.policy), kept.approvals(StateFolder(settings.state))
     said = _said(study, decided, settings, policy.data_for(study.name))
     prices: Prices | None = None
-    standing: Standing | None = None
+    standing: HospitalOutlook | None = None
     try:
         require_bounds(study)  # before anything is priced: that would take long
         prices = price(study, policy.budget.delta)

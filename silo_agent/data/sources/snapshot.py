@@ -2,7 +2,8 @@
 
 Guarantees: the first reading of a study keeps its rows, as the hospital wrote them and with how it wrote them; every
 later one reads what was kept, whatever became of the file or the database. A person who withdraws is in no later
-reading. The rows are kept as bytes that `Store` seals. Images are not kept: rows name their files, which must stay.
+reading. The rows are kept as bytes that `SnapshotStore` seals. Images are not kept: rows name their files, which must
+stay.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _META: Final = b"fedward rows"
 _ROWS, _IDENTITIES, _FILES, _COLUMN = "rows", "identities", "files", "column "
 
 
-class Store(Protocol):
+class SnapshotStore(Protocol):
     """Where the bytes of one study's rows lie."""
 
     def kept(self) -> bool:
@@ -62,7 +63,7 @@ def read_begun(
     source: Source,
     schema: DataSchema,
     identified_by: Sequence[str],
-    store: Store,
+    store: SnapshotStore,
     *,
     room: Levels | None = None,
     written: Written | None = None,
@@ -82,8 +83,8 @@ def read_begun(
     return fitting_records(left, folder_of(source), schema, room=room, written=written)
 
 
-def forget(store: Store, people: Collection[str]) -> int:
-    """Remove some people's rows for good, within `Store.alone`. Returns how many rows.
+def forget(store: SnapshotStore, people: Collection[str]) -> int:
+    """Remove some people's rows for good, within `SnapshotStore.alone`. Returns how many rows.
 
     Raises `LocalFileError`, OSError.
     """

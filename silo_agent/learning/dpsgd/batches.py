@@ -22,7 +22,7 @@ some share neither."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class InputKind:
     """What a network reads: numbers of a record, an image's (channels, height, width), and what it predicts."""
 
     inputs: int
@@ -30,7 +30,7 @@ class Kind:
     family: Family
 
     @classmethod
-    def of(cls, data: DataSchema) -> Kind:
+    def of(cls, data: DataSchema) -> InputKind:
         """Of a study's records."""
         image = data.image
         shape = None if image is None else (image.channels, image.height, image.width)
@@ -76,7 +76,7 @@ class Batches:
 
 
 def made_up(
-    encoder: Encoder, like: torch.Tensor, kind: Kind, rng: np.random.Generator
+    encoder: Encoder, like: torch.Tensor, kind: InputKind, rng: np.random.Generator
 ) -> tuple[Batch, NDArray[np.float64]]:
     """Four made-up records of a kind, public, all different, heads for an encoder, and its normals (4, k).
 

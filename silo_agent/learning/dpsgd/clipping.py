@@ -1,8 +1,8 @@
 """From gradients by record to integers whose l2 norm the noise is scaled to. The sum of a step is exact.
 
-Guarantees: the integers of a record have an l2 norm of at most `Grid.norm`, checked on the integers themselves, or all
-of them are zero. They follow from the record's own gradient alone. They are added as integers, so no order of addition
-and no other record changes a sum. So adding or removing a record moves a sum by at most `norm` exactly
+Guarantees: the integers of a record have an l2 norm of at most `StepGrid.norm`, checked on the integers themselves, or
+all of them are zero. They follow from the record's own gradient alone. They are added as integers, so no order of
+addition and no other record changes a sum. So adding or removing a record moves a sum by at most `norm` exactly
 (docs/design/noise.md, "Integers in a step").
 """
 
@@ -31,7 +31,7 @@ No proof rests on it."""
 
 
 @dataclass(frozen=True)
-class Grid:
+class StepGrid:
     """The public integers of one release: a clipped record's l2 norm, the noise's deviation, and a unit's worth.
 
     `sigma` / `norm` is at least the charged noise. `sigma` is 0 if there is none.
@@ -54,7 +54,7 @@ class Grid:
         return cls(clip, norm, sigma, clip / norm)
 
 
-def to_integers(gradients: Sequence[torch.Tensor], grid: Grid) -> list[torch.Tensor]:
+def to_integers(gradients: Sequence[torch.Tensor], grid: StepGrid) -> list[torch.Tensor]:
     """Clip, scale and truncate the gradients of b records, (b, ...) for each parameter; overwrites them.
 
     Returns integers in float32, (b, n) for each parameter. All of a record's are zero if its gradient is not finite or

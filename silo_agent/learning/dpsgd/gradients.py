@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
 
 from silo_agent.learning.dpsgd.batches import Batches
-from silo_agent.learning.dpsgd.clipping import Grid, add_integers, to_integers
+from silo_agent.learning.dpsgd.clipping import StepGrid, add_integers, to_integers
 from silo_agent.learning.terms.term import Batch
 
 Latents = NDArray[np.float64]
@@ -27,7 +27,7 @@ Losses = Callable[[Batch, Latents | None], torch.Tensor]
 class Gradients:
     """Integers by record, always from a chunk of the same shape."""
 
-    def __init__(self, hooked: GradSampleModule, losses: Losses, grid: Grid, rows: int) -> None:
+    def __init__(self, hooked: GradSampleModule, losses: Losses, grid: StepGrid, rows: int) -> None:
         self._hooked, self._losses, self._grid, self._rows = hooked, losses, grid, rows
 
     def add(

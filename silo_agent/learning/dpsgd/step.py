@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from policies.plan.terms import Weighted
-from silo_agent.learning.dpsgd.clipping import Grid
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.noise_ahead import Ahead
 from silo_agent.learning.terms.registry import step_gradient
 
@@ -24,7 +24,7 @@ class Step:
     def __init__(
         self,
         optimizer: torch.optim.SGD,
-        grid: Grid,
+        grid: StepGrid,
         batch_size: int,
         noise: Ahead | None,
         rates: Iterable[float],

@@ -40,8 +40,8 @@ from policies.plan.families import form_of
 from policies.plan.release import Release
 from silo_agent.data.records import Records
 from silo_agent.learning.dpsgd import examination
-from silo_agent.learning.dpsgd.batches import Batches, Kind, made_up, make_up_weights, picked
-from silo_agent.learning.dpsgd.clipping import Grid, to_integers
+from silo_agent.learning.dpsgd.batches import Batches, InputKind, made_up, make_up_weights, picked
+from silo_agent.learning.dpsgd.clipping import StepGrid, to_integers
 from silo_agent.learning.dpsgd.gradients import Gradients
 from silo_agent.learning.dpsgd.noise_ahead import Ahead
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
@@ -71,7 +71,7 @@ the expected batch. Small chunks leave few made-up rows, large ones call the net
 _PERIODS = (32, 4)
 """Chunks of whole 32s, else of whole fours, where memory allows: kernels take rows in groups, and what is left over in
 another way. Of a stochastic encoder 248 rows were not steady on a processor on which 224 and 256 are."""
-SEALED_NORM = Grid.of(1.0, 0.0).norm
+SEALED_NORM = StepGrid.of(1.0, 0.0).norm
 """l2 norm of a patient's integers in a sealed step, 2^20."""
 _FLOAT = 4
 _MAPS = 16
@@ -197,7 +197,7 @@ def train_encoder(training: Training, *, mode: Mode, entropy: Entropy, log: Log 
     plan, release = training.plan, training.release
     check_noise(release.noise, mode)
     key = entropy.bytes(32)
-    run = _Run(training, Grid.of(plan.clip, release.noise), key)
+    run = _Run(training, StepGrid.of(plan.clip, release.noise), key)
     sampler = PatientSampler(training.records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     start = flatten(run.trained)
     with steady_kernels(run.device), _noise(key, run.grid, release, run.trained.moving) as noise:
@@ -221,7 +221,7 @@ def sum_gradients(training: Training, *, entropy: Entropy) -> NDArray[np.int64]:
     all zero. Losses, errors and the order of the values are those of `train_encoder`; the averaged prior comes last.
     """
     key = entropy.bytes(32)
-    run = _Run(training, Grid.of(training.plan.clip, 0.0), key)
+    run = _Run(training, StepGrid.of(training.plan.clip, 0.0), key)
     sampler = PatientSampler(training.records.patients, 1.0, KeyStream(key, b"dpsgd sampling"))
     totals = [torch.zeros(one.numel(), dtype=torch.int64, device=run.device) for one in run.trained.parameters()]
     with steady_kernels(run.device):
@@ -233,7 +233,7 @@ def sum_gradients(training: Training, *, entropy: Entropy) -> NDArray[np.int64]:
 class _Run:
     """A copy of the network that gradients by record are taken of, and what clips them."""
 
-    def __init__(self, training: Training, grid: Grid, key: bytes) -> None:
+    def __init__(self, training: Training, grid: StepGrid, key: bytes) -> None:
         plan, encoder, prior = training.plan, training.encoder, training.prior
         require_per_record(terms.of_upload(plan))
         self._stochastic = terms.is_stochastic(plan)
@@ -256,7 +256,7 @@ class _Run:
         """What adds the integers of a step's records to totals. To be called, and used, among `steady_kernels`."""
         training, plan, records = self._training, self._training.plan, self._training.records
         images = None if records.images is None else records.images.shape
-        kind = Kind(records.inputs.shape[1], images, training.family)
+        kind = InputKind(records.inputs.shape[1], images, training.family)
         rows = _steady_rows(self._untrained, plan, kind, self.device)
         each = Gradients(self.hooked, lambda batch, own: _losses(self.trained, batch, plan, own), self.grid, rows)
         batches = Batches(
@@ -296,7 +296,7 @@ def _require_accountable(study: Study, joint: int, device: torch.device | str, *
     trained = _untrained(model, data, study.encoder, joint, heads_alone=heads_alone).double().train()
     rng = np.random.default_rng(0)
     make_up_weights(trained, rng)
-    batch, latent = made_up(trained.encoder, next(trained.parameters()), Kind.of(data), rng)
+    batch, latent = made_up(trained.encoder, next(trained.parameters()), InputKind.of(data), rng)
     hooked, optimizer = _prepare(trained, study.encoder)
 
     def losses(part: slice) -> torch.Tensor:
@@ -305,7 +305,7 @@ def _require_accountable(study: Study, joint: int, device: torch.device | str, *
     examination.require_apart(hooked, optimizer, losses, len(batch.y))
     device = torch.device(device)
     with steady_kernels(device):
-        _steady_rows(whole, study.encoder, Kind.of(study.data), device)
+        _steady_rows(whole, study.encoder, InputKind.of(study.data), device)
 
 
 def _untrained(
@@ -332,7 +332,7 @@ def _prepare(trained: _Trained, plan: EncoderPlan) -> tuple[GradSampleModule, to
 
 
 @contextmanager
-def _noise(key: bytes, grid: Grid, release: Release, values: int) -> Iterator[Ahead | None]:
+def _noise(key: bytes, grid: StepGrid, release: Release, values: int) -> Iterator[Ahead | None]:
     """What the steps' noise is taken from, `values` integers for each; None if the release has none."""
     if not release.noise:
         yield None
@@ -342,7 +342,7 @@ def _noise(key: bytes, grid: Grid, release: Release, values: int) -> Iterator[Ah
         yield ahead
 
 
-def _steady_rows(untrained: _Trained, plan: EncoderPlan, kind: Kind, device: torch.device) -> int:
+def _steady_rows(untrained: _Trained, plan: EncoderPlan, kind: InputKind, device: torch.device) -> int:
     """Rows of a chunk, from public constants; one if the rows of a chunk were not steady.
 
     Examines a copy of the network with made-up weights, once in a process for each kind of network.
@@ -364,14 +364,14 @@ def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
     return rows // period * period
 
 
-def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> bool:
+def _is_steady(trained: _Trained, plan: EncoderPlan, kind: InputKind, rows: int) -> bool:
     rng = np.random.default_rng(1)
     make_up_weights(trained, rng)
     batch, latent = made_up(trained.encoder, next(trained.parameters()), kind, rng)
     for values in (batch.x, batch.images):
         if values is not None:
             values[HOSTILE] = math.nan
-    grid = Grid.of(plan.clip, 0.0)
+    grid = StepGrid.of(plan.clip, 0.0)
     gradients = Gradients(
         GradSampleModule(trained, loss_reduction="sum"),
         lambda batch, own: _losses(trained, batch, plan, own),

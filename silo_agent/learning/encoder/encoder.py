@@ -4,8 +4,8 @@ Guarantees a public bound of what heads read, `norm_bound`, for every input and 
 its last layer tanh(.) / sqrt(k), and inputs and random features (`beside`) are as long as their ranges imply. A linear
 encoder alone has no such bound, unless its rows are orthonormal; it is for public data only. Nothing
 is clamped to a shorter norm: that was measured to destroy information, and the clip of a record's term bounds the
-release anyway. The start is a pure function of the public seed, bit-identical on every platform. `dpsgd.training` trains
-the encoder.
+release anyway. The start is a pure function of the public seed, bit-identical on every platform.
+`dpsgd.training` trains the encoder.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _LEAST: Final = 1e-12
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """A figure of the second model less the first's, and the ends of its 95 % interval; None with too few patients."""
 
     value: float
@@ -44,8 +44,8 @@ class Paired:
     """
 
     patients: int
-    loss: Difference | None
-    auc: Difference | None
+    loss: PairedDifference | None
+    auc: PairedDifference | None
 
 
 def paired(
@@ -70,19 +70,19 @@ def paired(
     )
 
 
-def _difference(figure: Callable[[NDArray[np.bool_]], float | None], index: NDArray[np.int64]) -> Difference:
+def _difference(figure: Callable[[NDArray[np.bool_]], float | None], index: NDArray[np.int64]) -> PairedDifference:
     """A figure of all records, and its jackknife."""
     patients = int(index.max()) + 1
     value = figure(np.ones(len(index), np.bool_)) or 0.0
     if patients < _FEWEST:
-        return Difference(value, None, None)
+        return PairedDifference(value, None, None)
     groups = min(patients, _GROUPS)
     without = [figure(index % groups != g) for g in range(groups)]
     known = [one for one in without if one is not None]
     if len(known) < groups:
-        return Difference(value, None, None)
+        return PairedDifference(value, None, None)
     half = float(stdtrit(groups - 1, 0.975)) * float(np.sqrt((groups - 1) * np.var(known)))
-    return Difference(value, value - half, value + half)
+    return PairedDifference(value, value - half, value + half)
 
 
 def _losses(said: Floats, labels: NDArray[np.int64], family: Family) -> Floats:

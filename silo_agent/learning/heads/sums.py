@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes
 from silo_agent.learning.outcomes.family import Family
 
 _UNIT = 2.0**-53
@@ -83,7 +83,7 @@ def predicted(
     *,
     family: Family,
     norm_bound: float,
-) -> tuple[Expected, torch.Tensor, torch.Tensor]:
+) -> tuple[ExpectedOutcomes, torch.Tensor, torch.Tensor]:
     """Expected outcomes and residuals (n, R) under heads (M, R K) with biases, and weights (n,).
 
     The weights are 0 for records whose logits overflow. Else they are so much shorter that rounding does not make a
@@ -201,7 +201,13 @@ def _many_row_sums(
 
 
 def _clipped(
-    family: Family, expected: Expected, error: torch.Tensor, z: torch.Tensor, weight: torch.Tensor, *, clip: float
+    family: Family,
+    expected: ExpectedOutcomes,
+    error: torch.Tensor,
+    z: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    clip: float,
 ) -> torch.Tensor:
     """Weights (n,) with which no record's packed term is longer than its weight, in units of `clip`.
 
@@ -221,7 +227,7 @@ def _longer(width: int) -> float:
     return 1.0 + (width + _ROUNDINGS) * _UNIT
 
 
-def _sound(expected: Expected, weight: torch.Tensor) -> tuple[Expected, torch.Tensor]:
+def _sound(expected: ExpectedOutcomes, weight: torch.Tensor) -> tuple[ExpectedOutcomes, torch.Tensor]:
     """What is expected, made finite, and weights (n,), which are 0 for records whose logits overflow.
 
     The terms are products of these with ||z||^2, which is bounded, so every term is finite. In a sum, one term that is

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Change:
+class PartsChange:
     """A silo's change of its complete model in a round, (n,) in the order of the encoder's steps, taken apart.
 
     `uploaded`: (`shapes.encoder_sum_values`,). `encoder` and `heads` (joint, W): what is kept, or None.
@@ -39,7 +39,7 @@ class Change:
     heads: Floats | None
 
     @classmethod
-    def of(cls, vector: Floats, study: Study, round_number: int) -> Change:
+    def of(cls, vector: Floats, study: Study, round_number: int) -> PartsChange:
         """Take apart the change of encoder, averaged tables and trained heads, which stand in this order."""
         recipe, joint = study.composition, shapes.joint_heads(study, round_number)
         own = joint * shapes.head_width(study)
@@ -100,7 +100,7 @@ def load(path: Path) -> SharedModel:
     return own
 
 
-def keep(change: Change, model: SharedModel, folder: StudyFolder, round_number: int) -> None:
+def keep(change: PartsChange, model: SharedModel, folder: StudyFolder, round_number: int) -> None:
     """Write down the parts after a round, durably. `model` is the complete model that the round started from."""
     parts = []
     if change.encoder is not None:

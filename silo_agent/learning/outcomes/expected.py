@@ -14,7 +14,7 @@ import torch
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Expected:
+class ExpectedOutcomes:
     """What a family expects of n records, by logit: `mean` (n, R) and `rest` = 1 - mean (n, R).
 
     Of classes both are sums and quotients of positive values, so their relative error is a few last bits.
@@ -23,19 +23,19 @@ class Expected:
     mean: torch.Tensor
     rest: torch.Tensor
 
-    def of(self, records: torch.Tensor) -> Expected:
+    def of(self, records: torch.Tensor) -> ExpectedOutcomes:
         """That of some records, chosen by index or mask."""
-        return Expected(self.mean[records], self.rest[records])
+        return ExpectedOutcomes(self.mean[records], self.rest[records])
 
-    def split(self, rows: int) -> Iterator[Expected]:
+    def split(self, rows: int) -> Iterator[ExpectedOutcomes]:
         """In chunks of `rows` records."""
         chunks = zip(torch.split(self.mean, rows), torch.split(self.rest, rows), strict=True)
-        return (Expected(mean, rest) for mean, rest in chunks)
+        return (ExpectedOutcomes(mean, rest) for mean, rest in chunks)
 
-    def sound(self) -> tuple[Expected, torch.Tensor]:
+    def sound(self) -> tuple[ExpectedOutcomes, torch.Tensor]:
         """The same without values that are not finite, and which records (n,) had none."""
         finite = (torch.isfinite(self.mean) & torch.isfinite(self.rest)).all(dim=1)
-        return Expected(torch.nan_to_num(self.mean), torch.nan_to_num(self.rest)), finite
+        return ExpectedOutcomes(torch.nan_to_num(self.mean), torch.nan_to_num(self.rest)), finite
 
 
 def others(values: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from policies.plan.families import Form
-from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes
 from silo_agent.learning.outcomes.response import Response
 
 C = math.sqrt(2.0)
@@ -55,22 +55,22 @@ class Family(Protocol):
 
     # Each value is a product, a quotient or a sum of values of one sign; the residual of a number is one difference. So
     # rounding takes but a few last bits from a residual, an entry of S, or a norm (docs/design/heads.md, "Rounding").
-    def expected(self, logits: torch.Tensor) -> Expected:
+    def expected(self, logits: torch.Tensor) -> ExpectedOutcomes:
         """The inverse link: expected outcomes of logits (n, R). Not finite if the logits overflow."""
         ...
 
-    def residual(self, expected: Expected, labels: torch.Tensor) -> torch.Tensor:
+    def residual(self, expected: ExpectedOutcomes, labels: torch.Tensor) -> torch.Tensor:
         """Residual e (n, R): expected less observed, the loss's derivative by the logits. `labels` int64 (n,).
 
         Labels are indices of classes, or places of numbers (`data.outcome`).
         """
         ...
 
-    def curvature_norm(self, expected: Expected) -> torch.Tensor:
+    def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """||S||_F (n,), where S is the loss's second derivative by the logits, or a bound on it from above."""
         ...
 
-    def curvature_sum(self, expected: Expected, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def curvature_sum(self, expected: ExpectedOutcomes, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """Sum of weight S (x) z z' over the records of one head, (W, W). `z` (n, K), `weight` (n,) >= 0."""
         ...
 
@@ -83,7 +83,7 @@ class Family(Protocol):
         """How the sums of predictions answer to intercepts, from sums (V,) of the terms without their scale."""
         ...
 
-    def intercept_terms(self, expected: Expected, error: torch.Tensor) -> torch.Tensor:
+    def intercept_terms(self, expected: ExpectedOutcomes, error: torch.Tensor) -> torch.Tensor:
         """A record's terms in the sums of the calibration (n, V), from what is expected and residuals (n, R).
 
         First the R residuals, then the R curvatures diag(S), then whatever else `response` reads. For every record

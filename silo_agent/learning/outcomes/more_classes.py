@@ -23,7 +23,7 @@ from scipy.special import softmax
 from torch.nn import functional
 
 from policies.plan.families import Form, form_of
-from silo_agent.learning.outcomes.expected import Expected, others
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes, others
 from silo_agent.learning.outcomes.family import C, Floats, Integers
 from silo_agent.learning.outcomes.open_bins import power_means
 from silo_agent.learning.outcomes.products import kronecker_matrix, pair_products, pairs, rows_at_once
@@ -60,23 +60,23 @@ class Categorical:
         """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
         return replace(self, curvature_part=part)
 
-    def expected(self, logits: torch.Tensor) -> Expected:
+    def expected(self, logits: torch.Tensor) -> ExpectedOutcomes:
         """The probabilities p of the classes, and of each what the other classes have."""
         parts = torch.exp(logits - logits.amax(dim=1, keepdim=True))
         total = parts.sum(dim=1, keepdim=True)
-        return Expected(parts / total, others(parts) / total)
+        return ExpectedOutcomes(parts / total, others(parts) / total)
 
-    def residual(self, expected: Expected, labels: torch.Tensor) -> torch.Tensor:
+    def residual(self, expected: ExpectedOutcomes, labels: torch.Tensor) -> torch.Tensor:
         """The residual p - y, y one-hot."""
         classes = torch.arange(expected.mean.shape[1], device=labels.device)
         return torch.where(labels[:, None] == classes, -expected.rest, expected.mean)
 
-    def curvature_norm(self, expected: Expected) -> torch.Tensor:
+    def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """||diag(p) - p p'||_F, a sum of the squares of all entries. The diagonal is p times what the others have."""
         squares = expected.mean**2
         return torch.sqrt((squares * (expected.rest**2 + others(squares))).sum(dim=1))
 
-    def curvature_sum(self, expected: Expected, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def curvature_sum(self, expected: ExpectedOutcomes, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The sum of S (x) z z', from products of a pair of classes and of a pair of features.
 
         Both factors are symmetric, so a quarter of the matrix is made, by one matrix product over the records.
@@ -96,7 +96,7 @@ class Categorical:
         """For every class sqrt(2/5), sqrt(12/5) and sqrt(1/5)."""
         return tuple(math.sqrt(part) for part in (0.4, 2.4, 0.2) for _ in range(self.classes))
 
-    def intercept_terms(self, expected: Expected, error: torch.Tensor) -> torch.Tensor:
+    def intercept_terms(self, expected: ExpectedOutcomes, error: torch.Tensor) -> torch.Tensor:
         """The residuals p - y, the curvatures p (1 - p) and the predictions p of all classes, scaled.
 
         Let q = sum p^2. Then ||p - y||^2 = 1 + q - 2 p_y <= 1 + q, and because no p (1 - p) is above 1/4, the sum of

@@ -23,7 +23,7 @@ import torch
 
 from policies.documents.study import NUMBER
 from policies.plan.families import TARGET_STEPS, Form, form_of
-from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes
 from silo_agent.learning.outcomes.family import C, Floats
 from silo_agent.learning.outcomes.response import Response
 
@@ -59,20 +59,20 @@ class Squared:
         """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
         return replace(self, curvature_part=part)
 
-    def expected(self, logits: torch.Tensor) -> Expected:
+    def expected(self, logits: torch.Tensor) -> ExpectedOutcomes:
         """The prediction: the row's value, clipped to [-1, 1]."""
         mean = logits.clamp(-1.0, 1.0)
-        return Expected(mean, 1.0 - mean)
+        return ExpectedOutcomes(mean, 1.0 - mean)
 
-    def residual(self, expected: Expected, labels: torch.Tensor) -> torch.Tensor:
+    def residual(self, expected: ExpectedOutcomes, labels: torch.Tensor) -> torch.Tensor:
         """The residual m - t. One rounding: t lies on a grid of float64."""
         return expected.mean - _targets(labels, expected.mean)[:, None]
 
-    def curvature_norm(self, expected: Expected) -> torch.Tensor:
+    def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """The norm of S, which is 1."""
         return torch.ones_like(expected.mean[:, 0])
 
-    def curvature_sum(self, expected: Expected, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - S is 1
+    def curvature_sum(self, expected: ExpectedOutcomes, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - S is 1
         """The sum Z' diag(weight) Z."""
         return z.T @ (weight[:, None] * z)
 
@@ -81,7 +81,7 @@ class Squared:
         """The factors sqrt(1 - r) / 2 and sqrt(r)."""
         return (math.sqrt(1.0 - SHARE) / MOST_RESIDUAL, math.sqrt(SHARE))
 
-    def intercept_terms(self, expected: Expected, error: torch.Tensor) -> torch.Tensor:
+    def intercept_terms(self, expected: ExpectedOutcomes, error: torch.Tensor) -> torch.Tensor:
         """The residual and the curvature 1, scaled: the squared norm is at most (1 - r) + r, because |e| <= 2."""
         residual, curvature = self.intercept_scale
         return torch.cat([residual * error, torch.full_like(expected.mean, curvature)], dim=1)

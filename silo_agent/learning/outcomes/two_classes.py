@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from policies.documents.study import BINARY
 from policies.plan.families import Form, form_of
-from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes
 from silo_agent.learning.outcomes.family import C, Floats, Integers
 from silo_agent.learning.outcomes.open_bins import power_means
 from silo_agent.learning.outcomes.products import weighted_gram
@@ -61,19 +61,19 @@ class Bernoulli:
         """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
         return replace(self, curvature_part=part)
 
-    def expected(self, logits: torch.Tensor) -> Expected:
+    def expected(self, logits: torch.Tensor) -> ExpectedOutcomes:
         """The probabilities p of the second class, and 1 - p of the first."""
-        return Expected(torch.sigmoid(logits), torch.sigmoid(-logits))
+        return ExpectedOutcomes(torch.sigmoid(logits), torch.sigmoid(-logits))
 
-    def residual(self, expected: Expected, labels: torch.Tensor) -> torch.Tensor:
+    def residual(self, expected: ExpectedOutcomes, labels: torch.Tensor) -> torch.Tensor:
         """The residual p - y."""
         return torch.where((labels == 1)[:, None], -expected.rest, expected.mean)
 
-    def curvature_norm(self, expected: Expected) -> torch.Tensor:
+    def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """The norm of S, which is p (1 - p)."""
         return (expected.mean * expected.rest)[:, 0]
 
-    def curvature_sum(self, expected: Expected, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def curvature_sum(self, expected: ExpectedOutcomes, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The sum Z' diag(weight p (1 - p)) Z."""
         return weighted_gram(z, weight * self.curvature_norm(expected))
 
@@ -82,7 +82,7 @@ class Bernoulli:
         """The factors 1, 2 and 2."""
         return (1.0, 2.0, 2.0)
 
-    def intercept_terms(self, expected: Expected, error: torch.Tensor) -> torch.Tensor:
+    def intercept_terms(self, expected: ExpectedOutcomes, error: torch.Tensor) -> torch.Tensor:
         """The residual p - y, 2 S and 2 S (1 - 2 p), for S = p (1 - p).
 
         Let q = |p - y|. The squared norm is q^2 (1 + 4 (1 - q)^2 (1 + (1 - 2 q)^2)), at most q^2 (1 + 8 (1 - q)^2), and

@@ -33,7 +33,7 @@ from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.errors import AdaptError
 from silo_agent.learning.heads.logits import head_logits
 from silo_agent.learning.model.shared import SharedModel
-from silo_agent.learning.personal.choice import ERRORS, FEWEST, Compared
+from silo_agent.learning.personal.choice import ERRORS, FEWEST, CandidateGain
 from silo_agent.learning.personal.cross_validation import FOLDS, folds_of, gained, losses_of
 from silo_agent.learning.personal.model import PersonalModel
 
@@ -55,7 +55,7 @@ class Adapted:
     part: Part
     epochs: int
     patients: int
-    compared: tuple[Compared, ...]
+    compared: tuple[CandidateGain, ...]
 
     def __repr__(self) -> str:
         return "Adapted(<private>)"
@@ -111,7 +111,7 @@ def adapt(
     """
     study = shared.study
     part, lengths = part_of(study, part), _lengths(most)
-    found: tuple[Compared, ...] = ()
+    found: tuple[CandidateGain, ...] = ()
     if training.patient_count >= FEWEST:
         found = _compare(shared, training, part, lengths, device)
     best = max(range(len(found)), key=lambda place: found[place].gain, default=None)
@@ -139,7 +139,7 @@ def _lengths(most: int) -> list[int]:
 
 def _compare(
     shared: SharedModel, records: Records, part: Part, lengths: list[int], device: torch.device | str
-) -> tuple[Compared, ...]:
+) -> tuple[CandidateGain, ...]:
     """The gain of each number of epochs over the shared model, on patients whom neither has seen.
 
     If the silo took part in the study after all, the shared model has seen them, and the comparison favours it.

@@ -38,7 +38,7 @@ _KIND: Final = "choice"
 
 
 @dataclass(frozen=True)
-class Compared:
+class CandidateGain:
     """How much lower a candidate's loss was than the shared model's: mean over patients, and its standard error."""
 
     candidate: str
@@ -61,7 +61,7 @@ class Choice:
     candidate: str
     patients: int
     folds: int
-    compared: tuple[Compared, ...]
+    compared: tuple[CandidateGain, ...]
     heads: NDArray[np.float64]
     personal: str = ""
 
@@ -109,7 +109,9 @@ class Choice:
                 str(facts["candidate"]),
                 int(facts["patients"]),
                 int(facts["folds"]),
-                tuple(Compared(str(c["candidate"]), float(c["gain"]), float(c["error"])) for c in facts["compared"]),
+                tuple(
+                    CandidateGain(str(c["candidate"]), float(c["gain"]), float(c["error"])) for c in facts["compared"]
+                ),
                 heads,
                 str(facts["personal"]),
             )

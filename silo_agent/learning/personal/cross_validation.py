@@ -22,7 +22,7 @@ from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
-from silo_agent.learning.personal.choice import ERRORS, FEWEST, PERSONAL, REFITTED, SHARED, Choice, Compared
+from silo_agent.learning.personal.choice import ERRORS, FEWEST, PERSONAL, REFITTED, SHARED, CandidateGain, Choice
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.refit import Sample, logits_under, losses, refit
 from silo_agent.learning.personal.unknown_domain import Model, network_of
@@ -67,7 +67,7 @@ def choose(
     `plan` says how the personal model is trained. With fewer than `FEWEST` patients it is the shared model.
     """
     shared = models[max(models)]
-    found: tuple[Compared, ...] = ()
+    found: tuple[CandidateGain, ...] = ()
     if training.patient_count >= FEWEST:
         found = compare(models, training, plan, entropy=entropy, device=device)
     best = max(found, key=lambda one: one.gain, default=None)
@@ -87,7 +87,7 @@ def compare(
     *,
     entropy: Entropy,
     device: torch.device | str = "cpu",
-) -> tuple[Compared, ...]:
+) -> tuple[CandidateGain, ...]:
     """Each candidate's gain over the shared model on patients whom neither has seen, by cross-validation."""
     shared = models[max(models)]
     family = shared.family
@@ -119,10 +119,10 @@ def folds_of(identities: tuple[str, ...], study: str) -> NDArray[np.int64]:
     return found
 
 
-def gained(name: str, gains: Floats, records: Records) -> Compared:
+def gained(name: str, gains: Floats, records: Records) -> CandidateGain:
     """A candidate's mean gain over patients, from how much lower its loss (n,) of every record is."""
     by_patient = np.bincount(records.patients, weights=records.weights * gains)
-    return Compared(name, float(by_patient.mean()), float(by_patient.std(ddof=1) / np.sqrt(len(by_patient))))
+    return CandidateGain(name, float(by_patient.mean()), float(by_patient.std(ddof=1) / np.sqrt(len(by_patient))))
 
 
 def _sample(shared: SharedModel, records: Records, device: torch.device | str) -> Sample:

@@ -38,7 +38,7 @@ from silo_agent.learning.personal import mixed_batches
 from silo_agent.learning.personal.companions import NAMES, Companions, State, require_fit
 from silo_agent.learning.terms.environments import Steps, require_state
 from silo_agent.learning.terms.registry import model_loss
-from silo_agent.learning.terms.term import Batch, Layer, Seen
+from silo_agent.learning.terms.term import Batch, LayerPair, Seen
 
 _KIND = "personal"
 _ENVIRONMENTS = "environments"
@@ -232,5 +232,5 @@ def _seen(network: _Network, anchor: _Network, batch: Batch, depth: int) -> Seen
     phi, own = network.encoder.layered(batch.x, batch.images)
     with torch.no_grad():
         shared, constant = anchor.encoder.layered(batch.x, batch.images)
-    deeper = tuple(Layer(*pair) for pair in zip(own[: depth - 1], constant[: depth - 1], strict=True))
+    deeper = tuple(LayerPair(*pair) for pair in zip(own[: depth - 1], constant[: depth - 1], strict=True))
     return Seen(batch, phi, reference=shared[:, : anchor.encoder.representation], deeper=deeper)

@@ -26,7 +26,7 @@ from scipy.special import expit
 from policies.plan.shapes import is_pooled
 from silo_agent.data.records import Records
 from silo_agent.learning.figures.evaluation import auc
-from silo_agent.learning.figures.paired import Difference, paired
+from silo_agent.learning.figures.paired import PairedDifference, paired
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family, is_of_classes
 from silo_agent.storage.warned import Warned
@@ -130,7 +130,7 @@ def _trained(model: SharedModel, training: Records, domain: int | None, device: 
     return judged.within(judged.domains == domain)
 
 
-def _is_clear(difference: Difference, sign: float) -> bool:
+def _is_clear(difference: PairedDifference, sign: float) -> bool:
     """Whether a difference lies clearly on one side of 0."""
     if difference.low is None or difference.high is None:
         return False

@@ -24,7 +24,7 @@ from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
 from silo_agent.learning.outcomes.registry import family_of
-from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.possible import MostPatients
 from silo_agent.logs import TrainingLog
 
 Integers = NDArray[np.int64]
@@ -77,7 +77,9 @@ class Contribution(Protocol):
         """Compute the release on made-up records, draw no noise and keep nothing. Raises whatever goes wrong."""
         ...
 
-    def require_possible(self, release: Release, total: Integers, place: Place, silos: int, patients: Patients) -> None:
+    def require_possible(
+        self, release: Release, total: Integers, place: Place, silos: int, patients: MostPatients
+    ) -> None:
         """Raise `SumError` if `silos` honest contributions of so many patients cannot have this sum."""
         ...
 

@@ -16,8 +16,8 @@ from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases import noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
-from silo_agent.learning.releases.noising import Grid, draw, summed
-from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.noising import SumGrid, draw, summed
+from silo_agent.learning.releases.possible import MostPatients
 from silo_agent.storage.checked import read_checked, write_checked
 from silo_agent.storage.folders import StudyFolder
 
@@ -43,7 +43,7 @@ class Counts:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self.limit = Grid.of(setting.study).limit
+        self.limit = SumGrid.of(setting.study).limit
 
     def contribute(self, release: Release, cohort: Records, place: Place, _model: SharedModel, silos: int) -> Integers:
         """This silo's patients by domain."""
@@ -63,7 +63,7 @@ class Counts:
         return sum_records(len(cohort), release.values, term, strict=strict)
 
     def require_possible(
-        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: MostPatients
     ) -> None:
         """Numbers of patients, each silo's clamped."""
         values, judge = noising.judge(self._setting.study, total, release, silos)

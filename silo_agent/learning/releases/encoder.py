@@ -15,7 +15,7 @@ from policies.plan import shapes, terms
 from policies.plan.release import Release, encoder_release
 from protos.messages import Place
 from silo_agent.data.records import Records
-from silo_agent.learning.dpsgd.clipping import Grid as StepGrid
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.training import EncoderUpdate, Training, train_encoder
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.encoder.orthonormal_step import orthonormalised
@@ -24,7 +24,7 @@ from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import HEAD_BOUND, SharedModel
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.counts import noised_counts, of_large_domains, small_domains
-from silo_agent.learning.releases.possible import Judge, Patients, most_drawn
+from silo_agent.learning.releases.possible import Judge, MostPatients, most_drawn
 from silo_agent.learning.releases.whole_batches import train_plainly
 from silo_agent.learning.terms.environments import Steps
 from silo_agent.learning.terms.losses.cmi import FixedPrior, Prior
@@ -145,7 +145,7 @@ def _orthonormal(model: SharedModel) -> SharedModel:
     return replace(model, encoder=basis.ravel().astype(np.float32), heads=turned)
 
 
-def _of_large_domains(setting: Setting, change: kept_parts.Change) -> kept_parts.Change:
+def _of_large_domains(setting: Setting, change: kept_parts.PartsChange) -> kept_parts.PartsChange:
     """The change without that of kept heads of domains with too few patients, as shared ones stay where they are."""
     if change.heads is None or len(change.heads) == 1:
         return change
@@ -170,7 +170,7 @@ class EncoderUpdates:
             folder = StudyFolder(setting.folder)
             own = kept_parts.completed(model, folder, place.round)
             update = train(setting, release, cohort, place, own, prior=self._prior(model, place.round))
-            change = kept_parts.Change.of(update.vector, setting.study, place.round)
+            change = kept_parts.PartsChange.of(update.vector, setting.study, place.round)
             kept_parts.keep(_of_large_domains(setting, change), own, folder, place.round)
             vector = change.uploaded
             if update.prior is not None and plan.prior == "local":
@@ -183,7 +183,7 @@ class EncoderUpdates:
         """Nothing: `dpsgd.training.require_accountable` has trained on made-up records when the learner was made."""
 
     def require_possible(
-        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: MostPatients
     ) -> None:
         """The updates are no longer than the drawn patients' clipped gradients and the steps' noise can make them.
 

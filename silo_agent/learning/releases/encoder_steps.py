@@ -21,8 +21,8 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases import noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.counts import noised_counts
-from silo_agent.learning.releases.noising import Grid, draw
-from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.noising import SumGrid, draw
+from silo_agent.learning.releases.possible import MostPatients
 
 
 class EncoderSteps:
@@ -32,7 +32,7 @@ class EncoderSteps:
         self._setting = setting
         study = setting.study
         self.limit = ring_of(study.encoder.sealing).limit(len(study.silos))
-        self._grid = Grid(1.0 / SEALED_NORM, float(study.privacy.max_patients), self.limit)
+        self._grid = SumGrid(1.0 / SEALED_NORM, float(study.privacy.max_patients), self.limit)
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's share of one step."""
@@ -57,7 +57,7 @@ class EncoderSteps:
         """Nothing: `dpsgd.training.require_accountable` has trained on made-up records when the learner was made."""
 
     def require_possible(
-        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: MostPatients
     ) -> None:
         """A sum of clipped gradients, each at most 1 long."""
         values, judge = noising.judge(self._setting.study, total, release, silos, grid=self._grid)

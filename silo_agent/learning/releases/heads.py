@@ -26,8 +26,8 @@ from silo_agent.learning.outcomes.family import Family, is_of_classes
 from silo_agent.learning.releases import local_heads, noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.counts import of_large_domains, small_domains
-from silo_agent.learning.releases.noising import Grid, draw, summed
-from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.noising import SumGrid, draw, summed
+from silo_agent.learning.releases.possible import MostPatients
 from silo_agent.learning.releases.steady_features import steady_features
 
 HEAD_STEP = 2.0**-20
@@ -44,7 +44,7 @@ class Heads:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self.limit = Grid.of(setting.study).limit
+        self.limit = SumGrid.of(setting.study).limit
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's packed sums at the model's heads."""
@@ -113,7 +113,9 @@ class Heads:
 
         return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
 
-    def require_possible(self, release: Release, total: Integers, place: Place, silos: int, patients: Patients) -> None:
+    def require_possible(
+        self, release: Release, total: Integers, place: Place, silos: int, patients: MostPatients
+    ) -> None:
         """Each block is at most as long as its patients are many, and its curvature is not negative.
 
         Local heads (FedDAR's own recipes) have no bound, and are for public data alone.
@@ -150,7 +152,7 @@ class Heads:
         if shapes.is_calibration(self._setting.study, place.round):
             return to_grid(self._calibrated(release, total, silos, model).ravel(), HEAD_STEP, HEAD_BOUND)
         if self._setting.study.composition.local_heads:
-            sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(self._setting.study).step)
+            sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=SumGrid.of(self._setting.study).step)
             averaged = local_heads.solve(self._setting, total, place, model, noise_sd=sd)
             return to_grid(averaged.ravel(), HEAD_STEP, HEAD_BOUND)
         opened = self._opened(release, total, place, silos)
@@ -200,7 +202,7 @@ class Heads:
         statistic, sd = summed(study, total, release, silos)
         blocks = shapes.head_blocks(study, place.round)
         sums = family.centred(*unpack(statistic, blocks, shapes.head_width(study), family))
-        rounding = ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step)
+        rounding = ROUNDING_MARGIN * rounding_sd(silos=silos, step=SumGrid.of(study).step)
         return _Sums(*sums, sd or rounding, is_noised=sd > 0.0)
 
     def _calibrated(self, release: Release, total: Integers, silos: int, model: SharedModel) -> NDArray[np.float64]:
@@ -209,7 +211,7 @@ class Heads:
         statistic, sd = summed(study, total, release, silos)
         shifts = calibration.shifts(
             statistic,
-            sd or ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step),
+            sd or ROUNDING_MARGIN * rounding_sd(silos=silos, step=SumGrid.of(study).step),
             self._setting.family,
             small_domains(self._setting),
             pooled=study.heads.calibration == "pooled",

@@ -17,7 +17,7 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Integers, Setting
 from silo_agent.learning.releases.counts import noised_counts, of_large_domains
 from silo_agent.learning.releases.encoder import train_together
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from silo_agent.learning.releases.steady_features import steady_features
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def solve(setting: Setting, total: Integers, place: Place, model: SharedModel, *
     """The next heads (M, W). `noise_sd` is taken for what rounding leaves on each value of the sum."""
     study, plan, family = setting.study, setting.study.heads, setting.family
     pooled, blocks = shapes.is_pooled(study, place.round), shapes.head_blocks(study, place.round)
-    values = from_grid(total, Grid.of(study).step)
+    values = from_grid(total, SumGrid.of(study).step)
     if study.composition.heads == "hessians":
         sums = hessian_average.opened(*family.centred(*unpack(values, blocks, model.heads.shape[1], family)), plan)
         heads = newton.solve(model.heads, *sums, noise_sd / family.hessian_factor, plan, pooled=pooled)

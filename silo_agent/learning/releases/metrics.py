@@ -31,8 +31,8 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import is_of_classes
 from silo_agent.learning.releases import noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
-from silo_agent.learning.releases.noising import Grid, draw, summed
-from silo_agent.learning.releases.possible import Patients
+from silo_agent.learning.releases.noising import SumGrid, draw, summed
+from silo_agent.learning.releases.possible import MostPatients
 from silo_agent.learning.releases.steady_features import steady_features
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
@@ -43,7 +43,7 @@ class Metrics:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self.limit = Grid.of(setting.study).limit
+        self.limit = SumGrid.of(setting.study).limit
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's counts of its held-out patients."""
@@ -74,7 +74,7 @@ class Metrics:
         return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
 
     def require_possible(
-        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: MostPatients
     ) -> None:
         """No cell is negative, and no domain has more held-out patients than its training patients allow.
 

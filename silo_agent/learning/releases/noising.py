@@ -23,7 +23,7 @@ from silo_agent.learning.releases.possible import Judge
 
 
 @dataclass(frozen=True)
-class Grid:
+class SumGrid:
     """The public grid of a study's sums. A statistic is clamped to +-`bound`, a silo's integers to +-`limit`."""
 
     step: float
@@ -31,7 +31,7 @@ class Grid:
     limit: int
 
     @classmethod
-    def of(cls, study: Study) -> Grid:
+    def of(cls, study: Study) -> SumGrid:
         """The grid that `study.privacy.max_patients` implies."""
         limit = ring_of("ckks").limit(len(study.silos))
         sums = grids.sums_of(study.privacy.max_patients, limit)
@@ -45,13 +45,13 @@ def draw(
     place: Place,
     *,
     silos: int,
-    grid: Grid | None = None,
+    grid: SumGrid | None = None,
 ) -> Integers:
     """The statistic, float64 (d,) of l2 sensitivity 1, as this silo's noised integers (d,). Raises `ReleaseError`.
 
-    `grid`: None for that of `Grid.of`.
+    `grid`: None for that of `SumGrid.of`.
     """
-    privacy, on = setting.study.privacy, grid or Grid.of(setting.study)
+    privacy, on = setting.study.privacy, grid or SumGrid.of(setting.study)
     integers = private.noised(
         statistic,
         release,
@@ -69,19 +69,19 @@ def draw(
 
 def summed(study: Study, total: Integers, release: Release, silos: int) -> tuple[NDArray[np.float64], float]:
     """The opened sum (d,) in units of the statistic, and the standard deviation of the noise on each coordinate."""
-    step = Grid.of(study).step
+    step = SumGrid.of(study).step
     privacy = study.privacy
     sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=step)
     return from_grid(total, step), sd
 
 
 def judge(
-    study: Study, total: Integers, release: Release, silos: int, *, grid: Grid | None = None
+    study: Study, total: Integers, release: Release, silos: int, *, grid: SumGrid | None = None
 ) -> tuple[NDArray[np.float64], Judge]:
     """The opened sum (d,) in units of the statistic, and what judges whether it can be one of honest contributions.
 
-    `grid`: None for that of `Grid.of`.
+    `grid`: None for that of `SumGrid.of`.
     """
-    privacy, on = study.privacy, grid or Grid.of(study)
+    privacy, on = study.privacy, grid or SumGrid.of(study)
     sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=on.step)
     return from_grid(total, on.step), Judge(release.tensor, sd, silos * on.step, on.bound)

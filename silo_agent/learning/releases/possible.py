@@ -28,7 +28,7 @@ _MOST_HELD_OUT: Final = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Patients:
+class MostPatients:
     """At most so many training patients are behind a sum, by domain (M,) and in all, by the opened counts.
 
     A silo's counts are clamped to `clamp`, `privacy.max_patients`. Below it no silo's can have been, and the number is
@@ -90,7 +90,7 @@ class Judge:
             "it is longer than the counted patients can make it",
         )
 
-    def within_reach(self, values: Floats, most: float, patients: Patients) -> None:
+    def within_reach(self, values: Floats, most: float, patients: MostPatients) -> None:
         """The same for vectors that are `most` long in all; nothing if the patients may not all have been counted."""
         if patients.total < self.clamp:
             Judge(self.tensor, self.sd, self.rounding, math.inf).within(values, most)

@@ -19,7 +19,7 @@ from policies.documents.study import EncoderPlan, Personal
 from policies.plan.terms import Weighted
 from silo_agent.learning.terms.losses import group_dro
 from silo_agent.learning.terms.registry import model_loss
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 _CLOSE: Final = 1e-9
 
@@ -41,7 +41,7 @@ class Steps:
         """Before the first step: all environments count alike."""
         return cls(plan, np.full(environments, 1.0 / environments))
 
-    def loss(self, asked: Iterable[Weighted], seen: Seen, own: Network, anchor: Network) -> torch.Tensor:
+    def loss(self, asked: Iterable[Weighted], seen: Seen, own: WholeModel, anchor: WholeModel) -> torch.Tensor:
         """The loss of the next step, a scalar, of the plan's terms. Raises ValueError without environments."""
         annealed = tuple(self._annealed(one) for one in asked)
         if any(one.term.name == "group_dro" for one in annealed):

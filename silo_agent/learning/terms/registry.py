@@ -27,7 +27,7 @@ from silo_agent.learning.terms.losses import (
     mmd_d,
     proximal,
 )
-from silo_agent.learning.terms.term import ModelTerm, Network, RecordTerm, Seen, StepTerm
+from silo_agent.learning.terms.term import ModelTerm, RecordTerm, Seen, StepTerm, WholeModel
 
 RECORD_TERMS: Final[Mapping[str, RecordTerm]] = {
     "cross_entropy": cross_entropy.losses,
@@ -89,7 +89,7 @@ def step_gradient(terms: Iterable[Weighted], weight: torch.Tensor, start: torch.
     return torch.stack(parts).sum(dim=0) if parts else None
 
 
-def model_loss(terms: Iterable[Weighted], seen: Seen, own: Network, anchor: Network) -> torch.Tensor:
+def model_loss(terms: Iterable[Weighted], seen: Seen, own: WholeModel, anchor: WholeModel) -> torch.Tensor:
     """Loss of a model that never leaves, a scalar. Terms by record enter by their mean, others as they are."""
     first, *others = (
         one.coefficient

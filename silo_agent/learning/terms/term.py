@@ -67,7 +67,7 @@ class Latent:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Layer:
+class LayerPair:
     """One layer's output in the model that is trained and in the constant one, (b, w) each; its deep kernel, if any."""
 
     own: torch.Tensor
@@ -92,14 +92,14 @@ class Seen:
     reference: torch.Tensor | None = None
     kernel: DeepKernel | None = None
     groups: torch.Tensor | None = None
-    deeper: tuple[Layer, ...] = ()
+    deeper: tuple[LayerPair, ...] = ()
     mixtures: NDArray[np.float64] | None = None
     adversary: Guesser | None = None
 
-    def compared(self) -> tuple[Layer, ...]:
+    def compared(self) -> tuple[LayerPair, ...]:
         """The layers that are compared: the encoder's output, then `deeper`. Raises ValueError as `constant`."""
         constant = self.constant()
-        return (Layer(self.phi[:, : constant.shape[1]], constant, self.kernel), *self.deeper)
+        return (LayerPair(self.phi[:, : constant.shape[1]], constant, self.kernel), *self.deeper)
 
     def constant(self) -> torch.Tensor:
         """`reference`. Raises ValueError if there is no constant model."""
@@ -109,7 +109,7 @@ class Seen:
         return self.reference
 
 
-class Network(Protocol):
+class WholeModel(Protocol):
     """A whole model, encoder and heads. It is trained, or read as a constant."""
 
     @property
@@ -124,7 +124,7 @@ class Network(Protocol):
 
 RecordTerm = Callable[[Seen], torch.Tensor]
 """Loss of every record, (b,). Each loss depends on its own record alone."""
-ModelTerm = Callable[[Seen, Network, Network], torch.Tensor]
+ModelTerm = Callable[[Seen, WholeModel, WholeModel], torch.Tensor]
 """One number for a batch, the model that is trained, and the constant model that it is held close to."""
 StepTerm = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Gradient by one tensor of weights, from it and from what it was at the start of the round. No record is read."""

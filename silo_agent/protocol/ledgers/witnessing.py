@@ -29,7 +29,7 @@ from crypto.pki.identity import Role
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint, advance
-from policies.ledger.judging import Seen, Summed, kept, require_believable, standing
+from policies.ledger.judging import SeenCheckpoint, Summed, kept, require_believable, standing
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from silo_agent.protocol.client import Client, Stopped
@@ -135,7 +135,7 @@ class Witness:
 
     def _standing(self, history: History) -> SignedCheckpoint | None:
         """The latest checkpoint that binds: what came under a key after it was stolen does not."""
-        seen = [Seen(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
+        seen = [SeenCheckpoint(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
         last = standing(seen)
         return None if last is None else history[seen.index(last)][0]
 

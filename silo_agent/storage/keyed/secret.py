@@ -12,7 +12,7 @@ from typing import Final
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import SealError
-from crypto.pki.at_rest import Holder, Vault
+from crypto.pki.at_rest import KeyHolder, Vault
 from crypto.stream import KEY_BYTES, derive
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import StateError
@@ -21,7 +21,7 @@ from silo_agent.storage.folders import StateFolder
 PURPOSE: Final = "state secret"
 
 
-def open_secret(files: StateFolder, credential: Holder, entropy: Entropy, *, first: bool) -> bytes:
+def open_secret(files: StateFolder, credential: KeyHolder, entropy: Entropy, *, first: bool) -> bytes:
     """The folder's secret. `first`: nothing in the folder rests on one yet, so it is made if it is not there.
 
     Raises `StateError` if it is lost or does not open, OSError.

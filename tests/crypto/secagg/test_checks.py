@@ -14,12 +14,12 @@ from crypto.canonical import canonical
 from crypto.errors import OpeningRefused, SealError
 from crypto.rings.rings import RINGS
 from crypto.secagg.checks import LinearChecks
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import CHECKS, LIMBS
 from crypto.stream import KeyStream
 
 KEY = bytes(range(32))
-LABEL = Label("study", "roster", "model", 1, 0, "encoder")
+LABEL = SumLabel("study", "roster", "model", 1, 0, "encoder")
 INT64 = st.integers(-(1 << 47), 1 << 47)
 VECTORS = st.lists(INT64, max_size=40)
 

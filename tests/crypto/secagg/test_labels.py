@@ -6,9 +6,9 @@ import hashlib
 import pytest
 
 from crypto.errors import SealError
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 
-LABEL = Label("study", "roster", "model", 1, 0, "heads")
+LABEL = SumLabel("study", "roster", "model", 1, 0, "heads")
 
 
 def test_every_field_counts():
@@ -21,8 +21,8 @@ def test_every_field_counts():
 
 
 def test_fields_do_not_run_into_each_other():
-    assert Label("ab", "c", "m", 1, 0, "t").canonical() != Label("a", "bc", "m", 1, 0, "t").canonical()
-    assert Label("a", "b", "m", 1, 11, "t").canonical() != Label("a", "b", "m", 11, 1, "t").canonical()
+    assert SumLabel("ab", "c", "m", 1, 0, "t").canonical() != SumLabel("a", "bc", "m", 1, 0, "t").canonical()
+    assert SumLabel("a", "b", "m", 1, 11, "t").canonical() != SumLabel("a", "b", "m", 11, 1, "t").canonical()
 
 
 def test_a_negative_round_has_no_label():

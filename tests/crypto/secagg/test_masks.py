@@ -12,12 +12,12 @@ from crypto.canonical import canonical
 from crypto.errors import SealError
 from crypto.rings.ckks_public import DEGREE, PRIME, RESIDUES
 from crypto.rings.rings import RINGS
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Unmasking, apply
 from crypto.stream import KeyStream
 from support.mask_seeds import GROUP, Seeds
 
-LABEL = Label("study", "roster", "model", 1, 0, "encoder")
+LABEL = SumLabel("study", "roster", "model", 1, 0, "encoder")
 NAMES = ("elm", "ash", "oak", "fir", "yew")
 MODULI = {"ckks": PRIME, "ring32": 1 << 32, "ring64": 1 << 64}
 DTYPES = {"ckks": np.uint64, "ring32": np.dtype("<u4"), "ring64": np.dtype("<u8")}
@@ -175,7 +175,7 @@ def test_labels_rings_and_purposes_never_share_a_stream():
 )
 def test_two_labels_never_share_a_stream(pair, kind):
     masks = Seeds(NAMES).masks("oak")
-    terms = [masks.terms(Label("s", "r", "m", number, attempt, name), kind) for name, number, attempt in pair]
+    terms = [masks.terms(SumLabel("s", "r", "m", number, attempt, name), kind) for name, number, attempt in pair]
     heads = [stream.bytes(16) for row in terms for _, stream in row]
     assert len(set(heads)) == len(heads)
 

@@ -8,7 +8,7 @@ import pytest
 from crypto.errors import SealError
 from crypto.rings.ckks_public import PARAMETERS_DIGEST
 from crypto.secagg.agreement import PairSecrets
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.packages import (
     SEAL_BYTES,
     GroupKeys,
@@ -23,7 +23,7 @@ from crypto.secagg.packages import (
 from support.entropy import SeededEntropy
 
 KEYS = GroupKeys(b"a CKKS key", b"g" * 32, b"c" * 32)
-LABEL = Label("study", "roster", "model", 3, 1, "solved")
+LABEL = SumLabel("study", "roster", "model", 3, 1, "solved")
 
 
 @pytest.fixture(scope="module")

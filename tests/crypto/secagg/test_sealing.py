@@ -14,7 +14,7 @@ from crypto.canonical import canonical
 from crypto.errors import FrameError, OpeningRefused, SealError
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import RINGS
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import apply
 from crypto.secagg.packages import GroupKeys
@@ -24,7 +24,7 @@ from support.mask_seeds import GROUP, Seeds
 
 MEMBERS = ("ash", "elm", "fir", "oak", "yew")
 NAMES = MEMBERS[:4]
-LABEL = Label("study", "roster", "model", 3, 0, "heads")
+LABEL = SumLabel("study", "roster", "model", 3, 0, "heads")
 KEYS = GroupKeys(CkksKey.create().to_bytes(), GROUP, b"c" * 32)
 HOLDER = CkksKey.from_bytes(KEYS.ckks)
 ATTEMPTS = itertools.count(1)

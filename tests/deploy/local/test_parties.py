@@ -9,7 +9,7 @@ from coordinator.config import CoordinatorConfig, OperatorConfig
 from deploy.local import parties
 from deploy.local.parties import (
     Enrolment,
-    Place,
+    FederationPaths,
     configure_coordinator,
     configure_operator,
     configure_silo,
@@ -19,7 +19,7 @@ from silo_agent.config import AgentConfig
 
 @pytest.fixture
 def place(tmp_path):
-    made = Place(tmp_path)
+    made = FederationPaths(tmp_path)
     for name in ("coordinator", "operator", "north", "authority"):
         made.party(name).mkdir()
         for file in ("certificate.pem", "key.pem", "authority.pem"):

@@ -11,7 +11,7 @@ from policies.ledger.events import Debit, EntryRef
 from policies.ledger.judging import (
     OLDEST,
     RECENT,
-    Seen,
+    SeenCheckpoint,
     Summed,
     chargeable,
     cost_of,
@@ -42,7 +42,7 @@ LAST = head_of(charged(STUDY, [0]))
 
 # --- what binds ---------------------------------------------------------------------------------------------------
 def seen(received=NOW, stolen=None, rounds=1):
-    return Seen(head_of(charged(STUDY, range(rounds))), received, stolen)
+    return SeenCheckpoint(head_of(charged(STUDY, range(rounds))), received, stolen)
 
 
 def test_what_came_under_a_key_after_its_theft_binds_nobody():
@@ -55,9 +55,9 @@ def test_what_came_under_a_key_after_its_theft_binds_nobody():
 
 def test_only_the_cosigners_own_time_of_receipt_counts():
     """What the checkpoint itself says can be any time. What was kept without a time goes on binding."""
-    backdated = Seen(replace(LAST, at="2020-01-01T00:00:00+00:00"), NOW, NOW - HOUR)
+    backdated = SeenCheckpoint(replace(LAST, at="2020-01-01T00:00:00+00:00"), NOW, NOW - HOUR)
     assert not backdated.binds
-    assert Seen(LAST, None, NOW - HOUR).binds
+    assert SeenCheckpoint(LAST, None, NOW - HOUR).binds
     assert seen(NOW, None).binds
 
 

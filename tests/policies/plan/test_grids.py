@@ -17,7 +17,7 @@ from policies.refusals import Reason, Refused
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.noise.gaussian import MAX_SIGMA, discrete_gaussian
 from silo_agent.learning.noise.noised_sum import share_sd
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from support.releases import a_release
 
 NOISES = ["privacy.count_noise", "heads.pooled_noise", "heads.domain_noise", "evaluation.noise"]
@@ -102,7 +102,7 @@ def test_a_study_passes_exactly_if_a_silo_can_draw_all_of_its_noises(make_study,
     names = [f"site-{number}" for number in range(silos)]
     changes = {"silos": names, "min_silos": least, "privacy.max_patients": patients, "privacy.mode": mode}
     study = make_study(changes | dict.fromkeys(NOISES, noise))
-    step = Grid.of(study).step
+    step = SumGrid.of(study).step
     releases = [release for release in plan(study) if release.tensor != "encoder"]
     sigmas = [
         share_sd(release, mode=mode, silos=size, colluders=1, step=step) / step

@@ -24,7 +24,7 @@ from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
 from silo_agent.learning.figures.evaluation import Estimate
-from silo_agent.learning.personal.choice import Choice, Compared
+from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.models import fairness
 from silo_agent.models.fairness import Report
 from silo_agent.models.groups import Fairness, Gap, GroupQuality, released
@@ -761,7 +761,7 @@ def test_the_chosen_model_predicts_unless_another_one_is_asked_for(hospital, stu
     shared = random_model(studied)
     heads = shared.heads + 1.0
     choice = model_file(hospital).with_name("choice.safetensors")
-    Choice(studied, 2, shared.digest, "own heads", 99, 5, (Compared("own heads", 0.02, 0.01),), heads).save(choice)
+    Choice(studied, 2, shared.digest, "own heads", 99, 5, (CandidateGain("own heads", 0.02, 0.01),), heads).save(choice)
     command = ["predict", studied.digest, newcomers, "--domain", "a", "-c", hospital]
     inputs = np.array([[-2 / 3, -0.4]], np.float32)
     for options, name, model in (

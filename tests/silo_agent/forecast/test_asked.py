@@ -41,7 +41,7 @@ def test_what_nobody_expects_has_a_default():
 
 def test_what_is_known_stands_between_the_study_and_the_options():
     study = tiny_study(expected={"patients": [100, 200, 300], "prevalence": 0.2, "effect": 0.7})
-    known = asked.Known((50,), (0.1, 0.9), None, 0.75, 0.03, ())
+    known = asked.KnownData((50,), (0.1, 0.9), None, 0.75, 0.03, ())
     found = asked_of(study, known=known)
     assert (found.patients, found.shares, found.prevalence) == ((50,) * 3, (0.1, 0.9), 0.2)
     assert (found.effects, found.unsure) == ((0.75,), 0.03)

@@ -27,7 +27,7 @@ from silo_agent.learning.personal.choice import Choice
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.releases.encoder import UPDATE_STEPS
 from silo_agent.learning.releases.heads import HEAD_STEP
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
@@ -582,7 +582,7 @@ def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learne
 def with_counts(learner, *counts):
     """As if round 0 had opened these noised counts."""
     study = learner.study
-    total = np.round(np.array(counts) / Grid.of(study).step).astype(np.int64)
+    total = np.round(np.array(counts) / SumGrid.of(study).step).astype(np.int64)
     learner.open(Tensor.COUNTS, total, at(study, 0), SharedModel.start(study), 3)
     return learner
 
@@ -619,7 +619,7 @@ def test_a_domain_below_the_smallest_is_not_reported(tmp_path):
         last = at(learner.study, plan(learner.study).last)
         model = SharedModel.start(learner.study)
         total = 3 * contribution(learner, Tensor.METRICS, last, model, 3)
-        total = np.maximum(total, int(5 / Grid.of(learner.study).step))
+        total = np.maximum(total, int(5 / SumGrid.of(learner.study).step))
         for one in learner.open(Tensor.METRICS, total, last, model, 3).results.by_domain:
             assert (one.patients.value is None) == withheld
 
@@ -900,7 +900,7 @@ def test_all_patients_are_measured_together_if_the_study_says_so(tmp_path):
     for together in (False, True):
         learner = some_learner(tmp_path / str(together), evaluation={"together": together})
         last, model = at(learner.study, plan(learner.study).last), SharedModel.start(learner.study)
-        total = np.full(2 * 2 * 4, int(90 / Grid.of(learner.study).step), np.int64)
+        total = np.full(2 * 2 * 4, int(90 / SumGrid.of(learner.study).step), np.int64)
         found[together] = learner.open(Tensor.METRICS, total, last, model, 3).results
     assert found[False].together is None
     assert found[False].by_domain == found[True].by_domain

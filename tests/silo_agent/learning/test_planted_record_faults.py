@@ -32,7 +32,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.outcomes.registry import family_of
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from silo_agent.learning.terms.losses.cmi import Prior
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.rows import SealedRows
@@ -192,12 +192,12 @@ def released(home, study, planted):
         except FAULTS:
             found[tensor] = None
         else:
-            found[tensor] = integers * Grid.of(study).step
+            found[tensor] = integers * SumGrid.of(study).step
     return found
 
 
 def test_a_fault_for_one_record_moves_a_release_by_that_record_alone(home, study):
-    whole, step = released(home, study, Planted()), Grid.of(study).step
+    whole, step = released(home, study, Planted()), SumGrid.of(study).step
     fired, nobody = set(), set()
     for place, name in enumerate(called(released, home, study)):
         planted = Planted()

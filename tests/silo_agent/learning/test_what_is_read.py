@@ -19,7 +19,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise import noised_sum as private
 from silo_agent.learning.noise.draws import FreshDraws
-from silo_agent.learning.releases.noising import Grid
+from silo_agent.learning.releases.noising import SumGrid
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, write_patients
 from support.studies import tiny_study
@@ -107,7 +107,7 @@ def test_noise_is_shared_by_those_who_take_part_and_not_by_all_listed(tmp_path, 
             if release.tensor == Tensor.ENCODER and not study.encoder.sealed_steps:
                 assert not sigmas  # an update carries its whole noise
                 continue
-            step = 1 / SEALED_NORM if release.tensor == Tensor.ENCODER else Grid.of(study).step
+            step = 1 / SEALED_NORM if release.tensor == Tensor.ENCODER else SumGrid.of(study).step
             (sigma,) = sigmas
             wanted = release.noise * (1 + step * release.values**0.5) / carriers**0.5 / step
             assert sigma == pytest.approx(wanted, rel=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.personal.choice import Choice, Compared
+from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.models.chosen import by_name, chosen
 from silo_agent.models.export import export
 from silo_agent.storage.folders import StudyFolder
@@ -33,7 +33,7 @@ def choose(folder, candidate, **changes):
     shared = random_model(study_of("linear mlp", personal={"epochs": 1}))
     heads = shared.heads * 2.0 if "heads" in candidate else shared.heads[:0]
     personal = hashlib.sha256(folder.personal.read_bytes()).hexdigest()
-    compared = (Compared("own heads", 0.02, 0.01),)
+    compared = (CandidateGain("own heads", 0.02, 0.01),)
     choice = Choice(shared.study, 2, shared.digest, candidate, 99, 5, compared, heads, personal)
     replace(choice, **changes).save(folder.choice)
 

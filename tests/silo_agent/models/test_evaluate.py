@@ -20,9 +20,9 @@ from silo_agent.learning.figures.paired import paired
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
-from silo_agent.learning.personal.choice import Choice, Compared
+from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError, Patients, evaluate
+from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError, PatientCounts, evaluate
 from silo_agent.models.jackknife import spread
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
@@ -110,7 +110,7 @@ def choose(folder, candidate):
     shared = SharedModel.load(folder / "model-2.safetensors")
     heads = shared.heads * 0.5 + 1.0 if candidate == "own heads" else shared.heads[:0]
     personal = hashlib.sha256((folder / "personal.safetensors").read_bytes()).hexdigest()
-    compared = (Compared("own heads", 0.02, 0.01),)
+    compared = (CandidateGain("own heads", 0.02, 0.01),)
     Choice(shared.study, 2, shared.digest, candidate, 99, 5, compared, heads, personal).save(
         folder / "choice.safetensors"
     )
@@ -183,7 +183,7 @@ def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, s
     training, evaluation = learner.cohort("training"), learner.cohort("evaluation")
     found = evaluate(folder, 2, None, own(folder, study), held_out=True)
     assert (found.file, found.scored, found.skipped) == ("own.csv", "held out", 0)
-    assert found.patients == Patients("patient", training.patient_count, evaluation.patient_count, own=True)
+    assert found.patients == PatientCounts("patient", training.patient_count, evaluation.patient_count, own=True)
     model = SharedModel.load(folder / "model-2.safetensors")
     probabilities = model.predict(evaluation.inputs, evaluation.domains)
     for m in range(2):

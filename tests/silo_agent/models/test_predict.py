@@ -121,7 +121,7 @@ def test_what_the_silo_keeps_completes_the_model_of_either_round(tmp_path):
     for number in (1, 2):
         drawn = random_model(study, round_number=number, seed=number)
         heads = drawn.heads[:1] if number == 1 else drawn.heads
-        change = kept_parts.Change.of(np.concatenate([np.zeros(len(drawn.encoder)), heads.ravel()]), study, number)
+        change = kept_parts.PartsChange.of(np.concatenate([np.zeros(len(drawn.encoder)), heads.ravel()]), study, number)
         shared = replace(drawn, heads=np.zeros_like(drawn.heads))
         shared.save(StudyFolder(tmp_path).model(number))
         kept_parts.keep(change, shared, StudyFolder(tmp_path), number)

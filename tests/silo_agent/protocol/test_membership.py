@@ -16,7 +16,7 @@ from crypto.errors import (
 )
 from crypto.rings.rings import RINGS
 from crypto.secagg.agreement import EphemeralKey
-from crypto.secagg.labels import Label
+from crypto.secagg.labels import SumLabel
 from crypto.secagg.packages import open_note, seal_note
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import notes_digest
@@ -51,7 +51,7 @@ def test_keys_that_one_silo_deals_are_taken_by_all(sessions):
     roster, _ = dealt(sessions)
     keys = [session.within(roster).keys for session in sessions.values()]
     assert keys[0] == keys[1] == keys[2]
-    label = Label(STUDY, "r", "m", 1, 1, "note-heads")
+    label = SumLabel(STUDY, "r", "m", 1, 1, "note-heads")
     note = seal_note(keys[0], label, b"heads", SystemEntropy())
     assert open_note(keys[2], label, note) == b"heads"
 
@@ -389,7 +389,7 @@ def test_sums_open_under_what_the_survivors_reveal_and_single_contributions_do_n
     roster, notes = shared(sessions)
     bundles = bundles_of(sessions, roster, notes)
     names = tuple(sessions)
-    label = Label(STUDY, sessions["north"].within(roster).roster.digest, "m", 1, 1, "heads")
+    label = SumLabel(STUDY, sessions["north"].within(roster).roster.digest, "m", 1, 1, "heads")
     values = {name: np.arange(50, dtype=np.int64) * (n + 1) - 40 for n, name in enumerate(names)}
     sealed = {
         name: b"".join(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import torch
 
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 
-def loss(seen: Seen, own: Network, _anchor: Network) -> torch.Tensor:
+def loss(seen: Seen, own: WholeModel, _anchor: WholeModel) -> torch.Tensor:
     """Less the sum of the guesser's losses on the batch, each at most what chance has: a scalar.
 
     The guesser is constant here: it is trained before the step. Raises ValueError if there is no guesser or the batch

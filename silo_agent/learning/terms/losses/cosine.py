@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 
-def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
+def loss(seen: Seen, _own: WholeModel, _anchor: WholeModel) -> torch.Tensor:
     """The mean over records of 1 - cos(own features, the constant model's), a scalar in [0, 2] for each layer compared.
 
     Features are the encoder's output, and those of deeper layers that are compared too; their values are added. A

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 
-def loss(_seen: Seen, own: Network, anchor: Network) -> torch.Tensor:
+def loss(_seen: Seen, own: WholeModel, anchor: WholeModel) -> torch.Tensor:
     """|w - w_shared|^2 / 2, a scalar."""
     pairs = zip(own.parameters(), anchor.parameters(), strict=True)
     return torch.stack([((mine - shared) ** 2).sum() for mine, shared in pairs]).sum() / 2.0

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from silo_agent.learning.terms.losses import cross_entropy
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 Floats = NDArray[np.float64]
 
 
-def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
+def loss(seen: Seen, _own: WholeModel, _anchor: WholeModel) -> torch.Tensor:
     """Weighted sum of the environments' risks less the mean loss of the records, a scalar.
 
     An environment that the batch lacks adds nothing. Raises ValueError without environments or their weights.

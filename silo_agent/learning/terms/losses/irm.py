@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 
 from silo_agent.learning.heads.logits import head_logits
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 
-def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
+def loss(seen: Seen, _own: WholeModel, _anchor: WholeModel) -> torch.Tensor:
     """Mean over the batch's environments of the squared derivative of the risk by a factor at 1, a scalar.
 
     In closed form, so there is no second backward pass: a record's derivative is its residual times its logits. Raises

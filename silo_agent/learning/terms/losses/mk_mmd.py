@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from torch.nn import functional
 
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 GAMMAS = tuple(2.0 ** (-3.5 + 0.25 * i) for i in range(19))
 """Kernels exp(-|x - y|^2 / gamma) on features of length 1."""
@@ -27,7 +27,7 @@ FEWEST = 2
 """The fewest records that have a kernel covariance."""
 
 
-def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
+def loss(seen: Seen, _own: WholeModel, _anchor: WholeModel) -> torch.Tensor:
     """Squared MK-MMD between the features and those of the constant model, a scalar; 0 for fewer than two records.
 
     Features are the encoder's output. What heads read beside it is the same in both models. Deeper layers that are
@@ -47,7 +47,7 @@ def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Compared:
+class PairedKernels:
     """Features x and constant features y (..., n, k), and their kernels' values (19, ..., n, n).
 
     Leading dimensions are batches that do not see each other.
@@ -74,16 +74,16 @@ class Compared:
         return value
 
 
-def compare(x: torch.Tensor, y: torch.Tensor) -> Compared:
+def compare(x: torch.Tensor, y: torch.Tensor) -> PairedKernels:
     """Compare features (..., n, k), scaled to length 1: the fixed gammas fit only features of that length."""
     return compare_as_given(functional.normalize(x, dim=-1), functional.normalize(y, dim=-1))
 
 
-def compare_as_given(x: torch.Tensor, y: torch.Tensor) -> Compared:
+def compare_as_given(x: torch.Tensor, y: torch.Tensor) -> PairedKernels:
     """Compare features (..., n, k) that have a length for which the gammas fit."""
     y = y.detach()
     with torch.no_grad():
-        return Compared(x, y, *(_kernels(a, b) for a, b in ((x, x), (y, y), (x, y))))
+        return PairedKernels(x, y, *(_kernels(a, b) for a, b in ((x, x), (y, y), (x, y))))
 
 
 def _kernels(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -106,7 +106,7 @@ class _Mmd(torch.autograd.Function):
     """The weighted mean of the statistics. Its gradient by x is two matrix products, whatever the number of kernels."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, compared: Compared, weights: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, compared: PairedKernels, weights: torch.Tensor) -> torch.Tensor:
         """The statistic at `x`, which is that of `compared`."""
         ctx.save_for_backward(x, weights)
         ctx.compared = compared

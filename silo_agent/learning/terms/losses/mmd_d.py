@@ -11,13 +11,13 @@ from typing import Final
 import torch
 
 from silo_agent.learning.terms.losses.deep_kernel import discrepancy
-from silo_agent.learning.terms.term import Network, Seen
+from silo_agent.learning.terms.term import Seen, WholeModel
 
 FEWEST: Final = 2
 """Records that have a pair."""
 
 
-def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
+def loss(seen: Seen, _own: WholeModel, _anchor: WholeModel) -> torch.Tensor:
     """Unbiased squared MMD between the features and the constant model's, a scalar; 0 for fewer than two records.
 
     The kernel is constant here: `deep_kernel.Trained.improve` trains it before the step. Deeper layers that are

@@ -17,7 +17,7 @@ from crypto.pki.authority import entries
 from crypto.pki.authority import register as register_module
 from crypto.pki.authority import root as authority
 from crypto.pki.authority.entries import REGISTER_FILE
-from crypto.pki.authority.register import HEAD_FILE, Head, Known, Register
+from crypto.pki.authority.register import HEAD_FILE, Head, Register, RegisterMemory
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import key_fingerprint, parse_certificate
 from support.online import register_of
@@ -248,7 +248,7 @@ def test_an_entry_is_on_the_disk_with_its_head_before_the_call_returns(root, pem
 
 
 def test_a_program_reads_again_only_what_others_have_written(root, pem, monkeypatch):
-    known, key = Known(), authority.load(root, None).key
+    known, key = RegisterMemory(), authority.load(root, None).key
     with Register.open(root, key, known) as register:
         register.record(pem, NORTH, ())
     read = []
@@ -265,7 +265,7 @@ def test_a_program_reads_again_only_what_others_have_written(root, pem, monkeypa
 
 
 def test_what_could_not_be_written_is_not_remembered(root, pem, monkeypatch):
-    known, key = Known(), authority.load(root, None).key
+    known, key = RegisterMemory(), authority.load(root, None).key
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from silo_agent.learning.dpsgd import clipping
-from silo_agent.learning.dpsgd.clipping import Grid, add_integers, to_integers
+from silo_agent.learning.dpsgd.clipping import StepGrid, add_integers, to_integers
 
 SHAPES = ((3, 2), (1,), (70, 65))
 
@@ -33,7 +33,7 @@ def exact_squares(parts):
     seed=st.integers(0, 99),
 )
 def test_the_integers_of_every_record_have_at_most_the_norm_that_the_noise_is_scaled_to(clip, noise, seed):
-    grid = Grid.of(clip, noise)
+    grid = StepGrid.of(clip, noise)
     parts = to_integers(made_up(5, seed, clip), grid)
     assert all(torch.equal(part, part.trunc()) for part in parts)
     assert all(squares <= grid.norm**2 for squares in exact_squares(parts))
@@ -44,7 +44,7 @@ def test_the_integers_of_every_record_have_at_most_the_norm_that_the_noise_is_sc
 
 
 def test_a_record_keeps_its_gradient_below_the_clip_and_its_direction_above():
-    grid, given_parts = Grid.of(2.0, 1.0), made_up(50, 1)
+    grid, given_parts = StepGrid.of(2.0, 1.0), made_up(50, 1)
     flat = torch.cat([part.flatten(1) for part in given_parts], dim=1).double()
     norms = flat.norm(dim=1, keepdim=True)
     assert norms.min() < 2.0 < norms.max()
@@ -56,7 +56,7 @@ def test_a_record_keeps_its_gradient_below_the_clip_and_its_direction_above():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_record_that_is_not_finite_counts_as_zero_and_costs_the_others_nothing(bad):
-    grid, parts = Grid.of(1.0, 1.0), made_up(4, 2)
+    grid, parts = StepGrid.of(1.0, 1.0), made_up(4, 2)
     wanted = to_integers([part.clone() for part in parts], grid)
     parts[2][1, 7, 7] = bad
     for found, own in zip(to_integers(parts, grid), wanted, strict=True):
@@ -70,12 +70,12 @@ def test_a_check_that_fails_makes_a_record_zero(monkeypatch):
     monkeypatch.setattr(
         clipping, "_norms", lambda flat: (asked.append(1) or norms(flat)) * (0.9 if len(asked) == 1 else 1.0)
     )
-    found = to_integers(made_up(6, 3, 1e3), Grid.of(1.0, 1.0))
+    found = to_integers(made_up(6, 3, 1e3), StepGrid.of(1.0, 1.0))
     assert not any(part.any() for part in found)
 
 
 def test_sums_are_exact_in_any_order_and_of_the_first_records_alone():
-    grid, rows = Grid.of(1.0, 1.0), 53
+    grid, rows = StepGrid.of(1.0, 1.0), 53
     parts = [
         torch.full((rows, 4), float(2**20)),
         torch.from_numpy(np.arange(-rows, rows * 2.0).reshape(rows, 3)).float(),

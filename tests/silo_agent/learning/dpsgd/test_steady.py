@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from silo_agent.learning.dpsgd import training
-from silo_agent.learning.dpsgd.batches import Kind
+from silo_agent.learning.dpsgd.batches import InputKind
 from silo_agent.learning.dpsgd.steady import HOSTILE, is_steady, steady_kernels
 
 VALUES = torch.tensor([[0.1, 0.7], [0.3, 0.2], [float("nan"), 0.0]])
@@ -51,7 +51,7 @@ def test_integers_that_move_are_found_though_the_gradients_did_not():
 def test_the_networks_of_a_study_are_steady_on_this_machine(make_study, inputs, hidden):
     study = make_study(inputs=inputs, hidden=hidden)
     network = training._untrained(study.model, study.data, study.encoder)
-    asked = study.encoder, Kind.of(study.data), torch.device("cpu")
+    asked = study.encoder, InputKind.of(study.data), torch.device("cpu")
     assert training._steady_rows(network, *asked) == training._rows(network, study.encoder) == 64
 
 
@@ -60,7 +60,7 @@ def test_a_stochastic_network_is_steady_in_large_chunks_too(make_study):
     study = make_study(inputs=25, hidden=(25,), representation=25, cmi=0.001)
     plan = study.encoder.model_copy(update={"batch_size": 1000})
     network = training._untrained(study.model, study.data, plan)
-    assert training._steady_rows(network, plan, Kind.of(study.data), torch.device("cpu")) == 224
+    assert training._steady_rows(network, plan, InputKind.of(study.data), torch.device("cpu")) == 224
 
 
 def test_a_network_whose_rows_move_each_other_is_trained_one_record_at_a_time(make_study, make_records, monkeypatch):
@@ -72,7 +72,7 @@ def test_a_network_whose_rows_move_each_other_is_trained_one_record_at_a_time(ma
     monkeypatch.setattr(training, "_losses", placed)
     study = make_study()
     network = training._untrained(study.model, study.data, study.encoder)
-    assert training._steady_rows(network, study.encoder, Kind.of(study.data), torch.device("cpu")) == 1
+    assert training._steady_rows(network, study.encoder, InputKind.of(study.data), torch.device("cpu")) == 1
 
 
 def test_rows_follow_from_public_constants(make_study):
@@ -97,4 +97,4 @@ def test_on_a_gpu_rows_stay_apart_too(make_study):
     network = training._untrained(study.model, study.data, study.encoder)
     device = torch.device("cuda")
     with steady_kernels(device):
-        assert training._steady_rows(network, study.encoder, Kind.of(study.data), device) == 64
+        assert training._steady_rows(network, study.encoder, InputKind.of(study.data), device) == 64

@@ -11,7 +11,7 @@ from policies.documents.study import NUMBER
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import record_weights
 from silo_agent.learning.heads.calibration import blocks, intercept_sums, shifts
-from silo_agent.learning.outcomes.expected import Expected
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes
 from silo_agent.learning.outcomes.registry import family_of
 
 BINARY = family_of(2)
@@ -68,7 +68,7 @@ def test_removing_patients_at_random_moves_the_release_by_their_terms_alone(pool
 def test_no_prediction_that_is_searched_for_breaks_the_bound():
     def length(p, y):
         mean = torch.tensor([[p]], dtype=torch.float64)
-        return float(torch.linalg.vector_norm(BINARY.intercept_terms(Expected(mean, 1.0 - mean), mean - y)))
+        return float(torch.linalg.vector_norm(BINARY.intercept_terms(ExpectedOutcomes(mean, 1.0 - mean), mean - y)))
 
     for y in (0, 1):
         assert max(length(p, y) for p in np.linspace(0, 1, 2001)) <= 1
@@ -140,7 +140,7 @@ def cohort(r, sizes, offset, errors, spread=1.5):
 
 
 def opened(p, y, d, *, pooled, noise, r):
-    expected = Expected(torch.tensor(p[:, None]), torch.tensor(1.0 - p[:, None]))
+    expected = ExpectedOutcomes(torch.tensor(p[:, None]), torch.tensor(1.0 - p[:, None]))
     terms = BINARY.intercept_terms(expected, BINARY.residual(expected, torch.tensor(y))).numpy()
     flat = blocks(np.stack([np.bincount(d, column, minlength=M) for column in terms.T], axis=1), pooled=pooled)
     return flat + r.normal(0, noise, len(flat))

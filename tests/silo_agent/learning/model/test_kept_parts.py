@@ -26,7 +26,7 @@ def vector(study, round_number):
 def test_what_is_uploaded_and_what_is_kept_are_all_of_a_change_and_nothing_twice(recipe, round_number):
     study = made(recipe, heads={"pooled_rounds": 2, "domain_rounds": 0} if recipe == "fedavg" else {})
     whole = vector(study, round_number)
-    change = kept_parts.Change.of(whole, study, round_number)
+    change = kept_parts.PartsChange.of(whole, study, round_number)
     joint = shapes.joint_heads(study, round_number)
     assert len(change.uploaded) == shapes.encoder_sum_values(study, joint)
     parts = [part.ravel() for part in (change.encoder, change.heads) if part is not None]
@@ -42,7 +42,7 @@ def test_a_round_starts_from_the_parts_of_an_earlier_one_and_never_from_its_own(
     study, folder = made("fedper"), StudyFolder(tmp_path)
     model = SharedModel.start(study)
     for number in (1, 2):
-        kept_parts.keep(kept_parts.Change.of(vector(study, number), study, number), model, folder, number)
+        kept_parts.keep(kept_parts.PartsChange.of(vector(study, number), study, number), model, folder, number)
     assert kept_parts.completed(model, folder, 1) is model
     first, second = (kept_parts.completed(model, folder, before).heads for before in (2, 3))
     assert np.array_equal(first[0], first[1])
@@ -53,7 +53,7 @@ def test_a_round_starts_from_the_parts_of_an_earlier_one_and_never_from_its_own(
 def kept_after(folder, study, *rounds):
     for number in rounds:
         kept_parts.keep(
-            kept_parts.Change.of(vector(study, number), study, number), SharedModel.start(study), folder, number
+            kept_parts.PartsChange.of(vector(study, number), study, number), SharedModel.start(study), folder, number
         )
     return sorted(folder.kept_rounds())
 
@@ -77,7 +77,7 @@ def test_nobody_predicts_with_a_part_that_is_not_there(tmp_path, fault):
 def test_the_model_that_predicts_is_the_shared_one_with_the_silos_own_parts(tmp_path):
     study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
     start = SharedModel.start(study)
-    kept_parts.keep(kept_parts.Change.of(vector(study, 2), study, 2), start, folder, 2)
+    kept_parts.keep(kept_parts.PartsChange.of(vector(study, 2), study, 2), start, folder, 2)
     start.with_heads(np.ones((2, 3)), 2).save(folder.model(2))
     own = kept_parts.load(folder.model(2))
     assert np.array_equal(own.heads, np.ones((2, 3)))
@@ -99,7 +99,7 @@ def test_a_study_that_goes_on_starts_from_the_parts_that_both_keep(tmp_path):
     start = SharedModel.fresh(later)
     own = kept_parts.completed(start, new, 1)
     assert own.encoder.tobytes() == kept_parts.completed(SharedModel.start(earlier), old, 3).encoder.tobytes()
-    kept_parts.keep(kept_parts.Change.of(vector(later, 1), later, 1), own, new, 1)
+    kept_parts.keep(kept_parts.PartsChange.of(vector(later, 1), later, 1), own, new, 1)
     kept_parts.carry_over(model, old, later, new)
     assert sorted(new.kept_rounds()) == [0, 1], "a restart does not bring the old parts back over new ones"
     middle = StudyFolder(tmp_path / "middle")
@@ -124,7 +124,7 @@ def test_heads_are_carried_over_only_between_the_same_domains(tmp_path):
 def test_heads_that_are_kept_stay_within_the_bound_of_a_model(tmp_path):
     study, folder = made("fedper"), StudyFolder(tmp_path)
     model = SharedModel.start(study)
-    change = kept_parts.Change(np.zeros(1), None, np.full((2, 3), 3.0 * HEAD_BOUND))
+    change = kept_parts.PartsChange(np.zeros(1), None, np.full((2, 3), 3.0 * HEAD_BOUND))
     kept_parts.keep(change, model, folder, 1)
     assert (kept_parts.completed(model, folder, 2).heads == HEAD_BOUND).all()
 
@@ -135,7 +135,7 @@ def test_parts_are_on_the_disk_before_anything_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_parts, "write_checked", lambda path, content: written.append((path, content)))
     study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
     model = replace(SharedModel.start(study), round=1)
-    kept_parts.keep(kept_parts.Change.of(vector(study, 1), study, 1), model, folder, 1)
+    kept_parts.keep(kept_parts.PartsChange.of(vector(study, 1), study, 1), model, folder, 1)
     assert [path for path, _ in written] == [folder.kept(1)]
     assert not folder.kept_rounds()
     folder.kept(1).write_bytes(written[0][1])
@@ -149,7 +149,7 @@ def test_a_model_of_an_earlier_round_predicts_with_the_parts_of_that_round(tmp_p
     study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
     start = SharedModel.start(study)
     for number in (1, 2):
-        change = kept_parts.Change.of(vector(study, number) * number, study, number)
+        change = kept_parts.PartsChange.of(vector(study, number) * number, study, number)
         kept_parts.keep(change, start, folder, number)
         replace(start, round=number).save(folder.model(number))
     first, second = (kept_parts.load(folder.model(number)).encoder for number in (1, 2))

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from silo_agent.learning.outcomes.expected import Expected, others
+from silo_agent.learning.outcomes.expected import ExpectedOutcomes, others
 from silo_agent.learning.outcomes.registry import family_of
 
 FEW_BITS = 2e-15
@@ -77,7 +77,7 @@ def test_others_are_all_but_the_value_itself(size):
 def test_a_record_without_a_number_is_told_and_the_others_keep_theirs():
     mean = torch.tensor([[0.5, 0.5], [float("nan"), 1.0], [0.25, 0.75]])
     rest = torch.tensor([[0.5, 0.5], [0.0, 0.0], [float("inf"), 0.25]])
-    found, sound = Expected(mean, rest).sound()
+    found, sound = ExpectedOutcomes(mean, rest).sound()
     assert sound.tolist() == [True, False, False]
     assert torch.isfinite(torch.cat([found.mean, found.rest])).all()
     assert found.of(torch.tensor([0])).rest.tolist() == [[0.5, 0.5]]

@@ -9,7 +9,7 @@ from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal import adapt as module
 from silo_agent.learning.personal.adapt import adapt, part_of
-from silo_agent.learning.personal.choice import ERRORS, FEWEST, Compared
+from silo_agent.learning.personal.choice import ERRORS, FEWEST, CandidateGain
 from silo_agent.learning.personal.cross_validation import losses_of
 from silo_agent.learning.personal.model import PersonalModel
 from support.studies import tiny_study
@@ -179,7 +179,7 @@ def test_its_text_is_private(make_records):
 
 
 def compared_as(*gains, error=0.01):
-    return tuple(Compared(f"{1 << place} epochs", gain, error) for place, gain in enumerate(gains))
+    return tuple(CandidateGain(f"{1 << place} epochs", gain, error) for place, gain in enumerate(gains))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
-from silo_agent.learning.personal.choice import CANDIDATES, REFITTED, Choice, Compared
+from silo_agent.learning.personal.choice import CANDIDATES, REFITTED, CandidateGain, Choice
 from support.models import random_model
 from support.studies import tiny_study
 
@@ -13,7 +13,7 @@ from support.studies import tiny_study
 @pytest.fixture
 def choice():
     shared = random_model(tiny_study())
-    compared = (Compared("recalibrated", -0.001, 0.002), Compared("own heads", 0.02, 0.008))
+    compared = (CandidateGain("recalibrated", -0.001, 0.002), CandidateGain("own heads", 0.02, 0.008))
     return Choice(shared.study, 2, shared.digest, "own heads", 412, 5, compared, shared.heads + 1.0, "f" * 64)
 
 
@@ -61,7 +61,7 @@ def test_it_says_why(choice):
         lambda c: replace(c, candidate="shared").to_bytes(),
         lambda c: replace(c, heads=c.heads[:1]).to_bytes(),
         lambda c: replace(c, heads=c.heads * np.nan).to_bytes(),
-        lambda c: replace(c, compared=(Compared("own heads", float("nan"), 1.0),)).to_bytes(),
+        lambda c: replace(c, compared=(CandidateGain("own heads", float("nan"), 1.0),)).to_bytes(),
     ],
 )
 def test_what_is_no_choice_is_refused_with_the_file_and_the_fix(choice, tmp_path, spoil):

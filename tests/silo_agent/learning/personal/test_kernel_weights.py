@@ -3,13 +3,13 @@ import torch
 
 from silo_agent.learning.personal.kernel_weights import Mixtures, _pooled, choose
 from silo_agent.learning.terms.losses.mk_mmd import compare, kernel_weights, power_problem
-from silo_agent.learning.terms.term import Layer, Seen
+from silo_agent.learning.terms.term import LayerPair, Seen
 
 
 def seen(number, n=12, layers=1):
     drawn = torch.Generator().manual_seed(number)
     own, constant = torch.randn(n, 4, generator=drawn), torch.randn(n, 4, generator=drawn) + 0.5
-    deeper = tuple(Layer(own**2, constant) for _ in range(layers - 1))
+    deeper = tuple(LayerPair(own**2, constant) for _ in range(layers - 1))
     return Seen(None, own, reference=constant, deeper=deeper)
 
 

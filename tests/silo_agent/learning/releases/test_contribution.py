@@ -18,7 +18,7 @@ from silo_agent.learning.releases.counts import Counts, noised_counts
 from silo_agent.learning.releases.encoder import UPDATE_STEPS, EncoderUpdates
 from silo_agent.learning.releases.heads import Heads
 from silo_agent.learning.releases.metrics import Metrics
-from silo_agent.learning.releases.noising import Grid, draw, summed
+from silo_agent.learning.releases.noising import SumGrid, draw, summed
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.errors import LocalFileError
 from support.entropy import SeededEntropy
@@ -117,7 +117,7 @@ def test_counts_are_remembered_as_they_were_opened(make_study, tmp_path):
         noised_counts(setting.folder)
     total = np.array([5, -3, 7], np.int64)
     Counts(setting).open(release, total, place, SharedModel.start(study), 3)
-    np.testing.assert_array_equal(noised_counts(setting.folder), total * Grid.of(study).step)
+    np.testing.assert_array_equal(noised_counts(setting.folder), total * SumGrid.of(study).step)
 
 
 def test_one_draw_is_one_line_of_the_log_with_the_noise_that_was_drawn(make_study, tmp_path):

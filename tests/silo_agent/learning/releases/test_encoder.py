@@ -13,7 +13,7 @@ from policies.plan.release import plan
 from protos.messages import Place
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.dpsgd import gradients
-from silo_agent.learning.dpsgd.clipping import Grid
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.step import Step
 from silo_agent.learning.dpsgd.training import Training
 from silo_agent.learning.model import kept_parts
@@ -127,7 +127,7 @@ def test_nothing_of_a_record_passes_beside_the_noised_step(make_records, tmp_pat
     differ = [trained(study, tmp_path / f"with {n}", records) for n, records in enumerate(cohorts)]
     for one, other in zip(*differ, strict=True):
         assert (one != other) == (study.composition.shares or isinstance(one, tuple)), "one zero is summed"
-    assert max(norms) <= Grid.of(study.encoder.clip, study.encoder.noise).norm
+    assert max(norms) <= StepGrid.of(study.encoder.clip, study.encoder.noise).norm
 
     take = Step.take
 

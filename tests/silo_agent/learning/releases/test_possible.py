@@ -11,8 +11,8 @@ from policies.plan import shapes
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.learning.errors import SumError
-from silo_agent.learning.releases.noising import Grid
-from silo_agent.learning.releases.possible import Judge, Patients, most_drawn, noise_margin, norm_margin
+from silo_agent.learning.releases.noising import SumGrid
+from silo_agent.learning.releases.possible import Judge, MostPatients, most_drawn, noise_margin, norm_margin
 from support.local_federation import LocalFederation, write_patients
 from support.studies import tiny_study
 
@@ -91,7 +91,7 @@ def test_random_values_far_within_the_ring_are_refused_in_every_sum(federation):
 def test_a_silo_that_was_not_counted_may_bring_as_many_patients_as_the_study_allows(federation):
     place, tensor, sent = next(one for one in sums(federation) if one[1] is Tensor.HEADS)
     total = sum(sent.values())
-    step = Grid.of(federation.study).step
+    step = SumGrid.of(federation.study).step
     beyond = np.zeros_like(total)
     beyond[0] = int(1500 / step)
     with pytest.raises(SumError):
@@ -104,24 +104,24 @@ COUNTS = np.array([40.0, 400.0])
 
 
 def known(**changes):
-    return Patients.of(COUNTS, 0.0, 0.0, **{"uncounted": 0, "clamp": 1000.0, **changes})
+    return MostPatients.of(COUNTS, 0.0, 0.0, **{"uncounted": 0, "clamp": 1000.0, **changes})
 
 
 def test_patients_are_bounded_by_domain_and_in_all():
     assert known().of_blocks(1) == [440.0]
     assert known().of_blocks(2) == [40.0, 400.0]
     assert known().of_blocks(3) == [40.0, 400.0, 440.0]
-    noised = Patients.of(COUNTS, 2.0, 0.5, uncounted=0, clamp=1000.0)
+    noised = MostPatients.of(COUNTS, 2.0, 0.5, uncounted=0, clamp=1000.0)
     assert 15.0 < noised.by_domain[0] - 40.0 < 20.0
     assert noised.total - 440.0 > noised.by_domain[0] - 40.0
     assert known(uncounted=2).of_blocks(2) == [2040.0, 2400.0]
-    assert Patients.of(np.array([-90.0, 5.0]), 0.0, 0.0, uncounted=0, clamp=10.0).by_domain.tolist() == [0.0, 5.0]
+    assert MostPatients.of(np.array([-90.0, 5.0]), 0.0, 0.0, uncounted=0, clamp=10.0).by_domain.tolist() == [0.0, 5.0]
 
 
 @given(patients=st.integers(1, 4000), held=st.floats(0.05, 0.5), seed=st.integers(0, 2**32 - 1))
 def test_the_held_out_patients_of_a_random_split_are_never_too_many(patients, held, seed):
     out = int(np.random.default_rng(seed).binomial(patients, held))
-    bound = Patients.of(np.array([float(patients - out)]), 0.0, 0.0, uncounted=0, clamp=1e9).held_out()[0]
+    bound = MostPatients.of(np.array([float(patients - out)]), 0.0, 0.0, uncounted=0, clamp=1e9).held_out()[0]
     assert out <= bound <= 2.0 * (patients - out) + 40.0 * math.sqrt(patients) + 200.0
 
 

@@ -13,7 +13,7 @@ from silo_agent.learning.terms.losses.mk_mmd import (
     loss,
     power_problem,
 )
-from silo_agent.learning.terms.term import Layer, Seen
+from silo_agent.learning.terms.term import LayerPair, Seen
 
 
 def pair(seed, n=20, k=5, shift=0.5):
@@ -143,7 +143,7 @@ def test_features_as_they_are_keep_their_length():
 
 def seen_of(*layers, mixtures=None):
     (x, y), *deeper = layers
-    below = tuple(Layer(own, constant) for own, constant in deeper)
+    below = tuple(LayerPair(own, constant) for own, constant in deeper)
     return Seen(None, x, reference=y, deeper=below, mixtures=mixtures)
 
 
