@@ -29,7 +29,7 @@ COMPARED = {
     "silo_agent/protocol/key_store.py:Met",
     "silo_agent/protocol/key_store.py:Shared",
     "silo_agent/protocol/key_store.py:Stored",
-    "silo_agent/storage/state.py:Release",
+    "silo_agent/storage/state.py:DrawnRelease",
 }
 """Those that no log may show, and that are compared by what they hold all the same."""
 SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/releases/possible.py:Patients"}

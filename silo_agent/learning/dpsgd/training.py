@@ -147,7 +147,7 @@ class _Trained(nn.Module):
         return self._fixed if self.prior is None else self.prior
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Training:
     """What a silo trains for an upload, from what, and where these steps stand among the study's.
 
