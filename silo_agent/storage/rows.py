@@ -130,7 +130,7 @@ def _lost(path: Path, what: str) -> str:
 
 
 class SealedRows:
-    """The rows of one study (`data.sources.snapshot.Store`). `withdrawn` says who has withdrawn."""
+    """The rows of one study (`data.sources.snapshot.SnapshotStore`). `withdrawn` says who has withdrawn."""
 
     def __init__(
         self, folder: StudyFolder, key: Callable[[], bytes], withdrawn: Callable[[], frozenset[str]], entropy: Entropy

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 
 class Memory:
-    """A `data.sources.snapshot.Store`. `people` have withdrawn; `writes` counts how often rows were kept."""
+    """A `data.sources.snapshot.SnapshotStore`. `people` have withdrawn; `writes` counts how often rows were kept."""
 
     def __init__(self, people: Collection[str] = (), content: bytes | None = None) -> None:
         self.people, self.content, self.writes = set(people), content, 0

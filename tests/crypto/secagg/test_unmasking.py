@@ -230,7 +230,7 @@ def test_nothing_secret_is_printed_or_lies_open_in_a_note(trio):
     survivors = trio.list("north", "west")
     result = trio.recover(trio.reveals(survivors), survivors)
     shown = repr(bundle) + repr(result)
-    assert repr(bundle) == f"Bundle(owner='west', attempt={trio.attempt!r})"
+    assert repr(bundle) == f"ShareBundle(owner='west', attempt={trio.attempt!r})"
     for held, field in ((bundle, "owner"), (result, "ignored"), (trio.secrets["west"], "own")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(held, field, ())

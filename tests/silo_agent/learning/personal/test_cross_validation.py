@@ -149,7 +149,7 @@ def test_each_fold_compares_models_that_have_not_seen_its_patients(models, make_
 def test_the_candidate_with_the_best_gain_is_taken_if_it_gains_enough(models, make_records, monkeypatch, case):
     gains, error, taken = case
     names = [*REFITTED, "personal"][: len(gains)]
-    compared = tuple(cross_validation.Compared(name, gain, error) for name, gain in zip(names, gains, strict=True))
+    compared = tuple(cross_validation.CandidateGain(name, gain, error) for name, gain in zip(names, gains, strict=True))
     monkeypatch.setattr(cross_validation, "compare", lambda *_, **__: compared)
     assert chosen(models, make_records(FEWEST)).candidate == ("shared" if taken is None else names[taken])
 

@@ -87,7 +87,7 @@ def test_a_contribution_is_the_sum_with_its_share_of_the_noise(make_study, make_
             plan=study.encoder,
             family=steep.family,
             domain_weights=np.ones(3),
-            release=plan(study).release(1, "encoder"),
+            release=release,
         ),
         entropy=SeededEntropy(2),
     )
