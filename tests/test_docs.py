@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 MOST_WORDS = 900
+MOST_IN_A_SENTENCE = 30
+PLAIN = [README, ROOT / "SECURITY.md", *(ROOT / "docs" / f"{name}.md" for name in ("install", "policy", "preflight"))]
+"""Pages that people at a hospital read, besides the handbook."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -53,6 +56,19 @@ def test_every_metric_stands_in_the_docs_as_it_is():
 
 def test_the_readme_is_one_page():
     assert len(README.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+def sentences(page):
+    """A page's sentences outside of code, tables and headings."""
+    lines = FENCED.sub("", page.read_text(encoding="utf-8")).splitlines()
+    text = "\n".join("" if line.startswith(("|", "#")) else line for line in lines)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        yield from re.split(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])", " ".join(block.split()))
+
+
+@pytest.mark.parametrize("page", [*PLAIN, *sorted((ROOT / "docs" / "handbook").glob("*.md"))], ids=name)
+def test_who_reads_a_page_at_a_hospital_reads_short_sentences(page):
+    assert [one for one in sentences(page) if len(one.split()) > MOST_IN_A_SENTENCE] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
