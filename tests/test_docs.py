@@ -16,10 +16,10 @@ README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 MOST_WORDS = 900
 MOST_IN_A_SENTENCE = 30
-PLAIN = [README, ROOT / "SECURITY.md", *(ROOT / "docs" / f"{name}.md" for name in ("install", "policy", "preflight"))]
-"""Pages that people at a hospital read, besides the handbook."""
+PLAIN = [README, ROOT / "SECURITY.md", *(page for page in PAGES if page.parent.name != "design")]
+"""Pages of people who have to do something. Proofs stand in the others."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
 def name(page):
@@ -66,8 +66,8 @@ def sentences(page):
         yield from re.split(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])", " ".join(block.split()))
 
 
-@pytest.mark.parametrize("page", [*PLAIN, *sorted((ROOT / "docs" / "handbook").glob("*.md"))], ids=name)
-def test_who_reads_a_page_at_a_hospital_reads_short_sentences(page):
+@pytest.mark.parametrize("page", PLAIN, ids=name)
+def test_who_has_something_to_do_reads_short_sentences(page):
     assert [one for one in sentences(page) if len(one.split()) > MOST_IN_A_SENTENCE] == []
 
 
