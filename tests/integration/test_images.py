@@ -103,6 +103,8 @@ def test_resnet18_in_a_federation_with_a_coordinator_that_is_killed_while_it_rec
     with federation:
         federation.begin()
         cut = kill_while_receiving(federation, size)
+        with federation.operator() as operator:
+            operator.status(federation.study.digest)  # what the first call loads is not the uploads'
         before = peak_memory(federation)
         finish(federation)
         growth = peak_memory(federation) - before
