@@ -51,8 +51,7 @@ def require_public(study: Study) -> None:
 def train_plainly(study: Study, training: Training, *, steps: Steps) -> EncoderUpdate:
     """Take the steps of `training` with a copy of its encoder and of its joint heads; give the change.
 
-    `steps` goes on from where it is; its number of steps taken, and how many the study has in all, set the learning
-    rate. Without records nothing changes.
+    `steps` goes on from where it is: `training.first` steps were taken before. Without records nothing changes.
 
     Raises `Refused` for a study that is not of public data, `LearningError` if the records have no environments.
     """
