@@ -144,12 +144,17 @@ TYPED = st.lists(st.tuples(st.integers(0, 3), ROW), min_size=1, max_size=8)
 
 
 def inferred(cells):
-    """A column as programs that export write it: of the narrowest type that holds all its cells."""
+    """A column as programs that export write it: of the narrowest type that holds all its cells.
+
+    No type of numbers holds truth values: one that is written as 1 among numbers, and as True among texts, has changed
+    before any reader sees it.
+    """
     known = [cell for cell in cells if cell is not None]
-    if any(isinstance(cell, str) for cell in known):
+    truths = sum(isinstance(cell, bool) for cell in known)
+    if any(isinstance(cell, str) for cell in known) or 0 < truths < len(known):
         texts = [None if cell is None else str(cell) for cell in cells]
         return pa.array(texts, pa.string()).dictionary_encode() if len(cells) % 2 else pa.array(texts, pa.string())
-    if all(isinstance(cell, bool) for cell in known):
+    if truths == len(known):
         return pa.array(cells, pa.bool_())
     if len(known) < len(cells) or any(isinstance(cell, float) for cell in known):
         return pa.array([float("nan") if cell is None else float(cell) for cell in cells], pa.float64())
