@@ -61,15 +61,6 @@ BENCHES: Final = (
         reads=True,
     ),
     Bench(
-        "heart",
-        "bench.accuracy.heart",
-        "Accuracy on five splits of the four UCI hospitals, with and without noise",
-        "5 minutes",
-        _PROCESSES,
-        _ONE_CORE,
-        reads=True,
-    ),
-    Bench(
         "mnist",
         "bench.accuracy.mnist",
         "Five private silos, MNIST under five angles",

@@ -50,9 +50,9 @@ def test_a_bench_gets_its_options_its_environment_and_what_is_asked_for(monkeypa
     began = []
     monkeypatch.setattr("os.execve", lambda *words: began.append(words))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    runner.main(["heart", "--draws", "2"])
+    runner.main(["mnist", "--seeds", "2"])
     [(python, words, environment)] = began
-    assert words == [sys.executable, "-m", "bench.accuracy.heart", "--processes", "--draws", "2"]
+    assert words == [sys.executable, "-m", "bench.accuracy.mnist", "--processes", "--seeds", "2"]
     assert python == sys.executable
     assert environment["OPENBLAS_NUM_THREADS"] == environment["OMP_NUM_THREADS"] == "1"
     assert environment["PATH"]

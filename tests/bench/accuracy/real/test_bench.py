@@ -53,6 +53,18 @@ def test_every_wanted_figure_can_be_missed():
     assert judged("heart", 2.0, own=runs(0.9, 0.88, ratio=0.89)) == {RATIO}
 
 
+def test_without_the_files_it_says_which_are_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["real", "--data", str(tmp_path), "--only", "heart"])
+    assert bench.main() == 1
+    assert "processed.cleveland.data" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_an_interval_needs_two_draws(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["real", "--draws", "1"])
+    with pytest.raises(SystemExit):
+        bench.main()
+
+
 def test_a_seed_names_its_split_and_tuning_has_others():
     cohorts = MadeUp(patients=200, test=10).draw(tiny_study(), 1)
     source = Split("made", {name: identified(silo.training) for name, silo in cohorts.silos.items()}, 0.3)

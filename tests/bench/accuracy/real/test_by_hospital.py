@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bench.accuracy import heart
+from bench.accuracy.real import by_hospital
 from deploy.demo.report_data import Interval, SealedDomain
 from deploy.local.processes import FederationError
 
@@ -14,10 +14,10 @@ SILOS = ("one", "two", "three", "four")
 
 def measured(public, same, pooled, complete, recipe):
     """Two splits that agree."""
-    found = heart.Measured()
-    found.hospital = {heart.PUBLIC: [np.array(public)] * 2, heart.SAME: [np.array(same)] * 2}
-    found.hospital[heart.POOLED] = [np.array(pooled)] * 2
-    found.complete = {heart.PUBLIC: [np.array(complete)] * 2}
+    found = by_hospital.Measured()
+    found.hospital = {by_hospital.PUBLIC: [np.array(public)] * 2, by_hospital.SAME: [np.array(same)] * 2}
+    found.hospital[by_hospital.POOLED] = [np.array(pooled)] * 2
+    found.complete = {by_hospital.PUBLIC: [np.array(complete)] * 2}
     found.flamby = [np.array(recipe)] * 2
     return found
 
@@ -25,8 +25,8 @@ def measured(public, same, pooled, complete, recipe):
 FINE = ([80.0] * 4, [83.0] * 4, [83.0] * 4, [70.0] * 4, [73.0] * 4)
 
 
-def judged(*, own=heart.ACCEPTED, values=FINE):
-    return [figure.met for figure in heart.figures(measured(*values), np.array(own), SILOS)]
+def judged(*, own=by_hospital.ACCEPTED, values=FINE):
+    return [figure.met for figure in by_hospital.figures(measured(*values), np.array(own), SILOS)]
 
 
 def test_three_points_below_are_met_and_more_are_missed_at_one_hospital_alone():
@@ -42,16 +42,16 @@ def test_three_points_below_are_met_and_more_are_missed_at_one_hospital_alone():
 
 
 def test_what_is_judged_can_be_written_down():
-    found = [asdict(figure) for figure in heart.figures(measured(*FINE), np.array(heart.ACCEPTED), SILOS)]
+    found = [asdict(figure) for figure in by_hospital.figures(measured(*FINE), np.array(by_hospital.ACCEPTED), SILOS)]
     assert json.loads(json.dumps(found)) == found
 
 
 def test_the_table_holds_means_over_splits_and_of_the_first_method_interval_and_noise():
-    found = heart.Measured(draws=[np.array([[80.0, 60.0], [82.0, 60.0]])])
-    for number, method in enumerate(heart.METHODS):
+    found = by_hospital.Measured(draws=[np.array([[80.0, 60.0], [82.0, 60.0]])])
+    for number, method in enumerate(by_hospital.METHODS):
         found.hospital[method] = [np.array([80.0 + number]), np.array([82.0 + number])]
         found.domain[method] = [np.array([60.0]), np.array([60.0])]
-    lines = heart.accuracy_table(found, ("one", "a"))
+    lines = by_hospital.accuracy_table(found, ("one", "a"))
     assert lines[2] == "| one | 81.0 | 68.3 to 93.7 | +- 1.4 | 82.0 | 83.0 | 84.0 | 85.0 | 86.0 |"
     assert lines[3].startswith("| a | 60.0 | 60.0 to 60.0 | +- 0.0 |")
     assert len({line.count("|") for line in lines}) == 1
@@ -59,24 +59,24 @@ def test_the_table_holds_means_over_splits_and_of_the_first_method_interval_and_
 
 @pytest.mark.parametrize(("change", "met"), [(0.49, True), (-0.49, True), (0.51, False), (-0.51, False)])
 def test_the_recipe_must_give_what_flamby_published(change, met):
-    own = np.array(heart.ACCEPTED)
+    own = np.array(by_hospital.ACCEPTED)
     own[2] += change
     assert judged(own=own) == [True, True, met] + [True] * 13
 
 
 def test_the_mean_over_splits_is_judged():
     values = measured(*FINE)
-    values.hospital[heart.PUBLIC] = [np.array([70.0] * 4), np.array([90.0] * 4)]
-    assert all(figure.met for figure in heart.figures(values, np.array(heart.ACCEPTED), SILOS))
+    values.hospital[by_hospital.PUBLIC] = [np.array([70.0] * 4), np.array([90.0] * 4)]
+    assert all(figure.met for figure in by_hospital.figures(values, np.array(by_hospital.ACCEPTED), SILOS))
 
 
 @pytest.mark.parametrize(("epsilon", "met"), [(8.0, True), (8.001, False)])
 def test_the_private_study_has_a_budget(epsilon, met):
-    assert heart.epsilon_figure(epsilon).met is met
+    assert by_hospital.epsilon_figure(epsilon).met is met
 
 
 def test_the_interval_is_students():
-    low, high = heart.ends(np.array([80.0, 82.0, 84.0, 86.0, 88.0]))
+    low, high = by_hospital.ends(np.array([80.0, 82.0, 84.0, 86.0, 88.0]))
     # 2.7764 is the 97.5 % quantile for four degrees of freedom, sqrt(10) the deviation.
     assert (low + high) / 2 == pytest.approx(84.0)
     assert high - 84.0 == pytest.approx(2.7764 * np.sqrt(10) / np.sqrt(5), rel=1e-4)
@@ -84,7 +84,7 @@ def test_the_interval_is_students():
 
 def test_the_deviation_between_draws_leaves_the_splits_out():
     draws = [np.array([[80.0, 50.0], [82.0, 50.0]]), np.array([[90.0, 60.0], [92.0, 60.0]])]
-    assert heart.noise_deviation(draws) == pytest.approx([np.sqrt(2.0), 0.0])
+    assert by_hospital.noise_deviation(draws) == pytest.approx([np.sqrt(2.0), 0.0])
 
 
 SPLIT = SimpleNamespace(
@@ -111,24 +111,24 @@ def outcome(*risks):
 
 def test_draws_of_a_split_are_found_again(monkeypatch):
     for method in ("of_pooled", "of_alone", "of_majority"):
-        monkeypatch.setattr(heart.hospitals, method, lambda cohorts: {"one": np.array([1.0, -1.0])})
-    monkeypatch.setattr(heart.hospitals, "of_flamby", lambda cohorts: np.array([50.0]))
+        monkeypatch.setattr(by_hospital.hospitals, method, lambda cohorts: {"one": np.array([1.0, -1.0])})
+    monkeypatch.setattr(by_hospital.hospitals, "of_flamby", lambda cohorts: np.array([50.0]))
     noised = [outcome(0.9, 0.1), outcome(0.1, 0.1), outcome(0.9, 0.9), outcome(0.1, 0.9)]
-    found = heart.measure([SPLIT] * 2, [SPLIT] * 2, noised, [outcome(0.9, 0.1)] * 2)
+    found = by_hospital.measure([SPLIT] * 2, [SPLIT] * 2, noised, [outcome(0.9, 0.1)] * 2)
     assert [draws[:, 0].tolist() for draws in found.draws] == [[100.0, 50.0], [50.0, 0.0]]
-    assert [own.tolist() for own in found.hospital[heart.PRIVATE]] == [[75.0], [25.0]]
-    assert [own.tolist() for own in found.hospital[heart.PUBLIC]] == [[100.0], [100.0]]
+    assert [own.tolist() for own in found.hospital[by_hospital.PRIVATE]] == [[75.0], [25.0]]
+    assert [own.tolist() for own in found.hospital[by_hospital.PUBLIC]] == [[100.0], [100.0]]
 
 
 @pytest.mark.parametrize(("risks", "met"), [((0.8, 0.2), True), ((0.2, 0.2), False)])
 def test_agents_give_the_simulated_accuracy_without_noise(risks, met):
     ran = SimpleNamespace(model=Says(*risks), seconds=1.0, **vars(sealed(2.0)))
-    (figure,) = heart.public_figures(ran, outcome(0.9, 0.1), SPLIT)
+    (figure,) = by_hospital.public_figures(ran, outcome(0.9, 0.1), SPLIT)
     assert figure.met is met
 
 
 def test_a_method_counts_with_the_mean_of_its_draws():
-    found = heart.Measured()
+    found = by_hospital.Measured()
     found.add("m", [{"one": np.array([1.0, -1.0])}, {"one": np.array([-2.0, -1.0])}], SPLIT)
     assert found.hospital["m"][0].tolist() == [75.0]
     assert found.domain["m"][0].tolist() == [75.0]
@@ -144,24 +144,11 @@ def test_agents_that_held_out_other_records_are_found_out():
         domains=("a", "b"),
         held_out={name: SimpleNamespace(domains=np.array(d)) for name, d in {"x": [0, 1, 1], "y": [0, 0]}.items()},
     )
-    heart.check_cohorts(sealed(3.0, 2.0), cohorts)
+    by_hospital.check_cohorts(sealed(3.0, 2.0), cohorts)
     with pytest.raises(FederationError, match="splits differ"):
-        heart.check_cohorts(sealed(2.0, 3.0), cohorts)
+        by_hospital.check_cohorts(sealed(2.0, 3.0), cohorts)
 
 
 def test_no_reported_split_is_one_that_the_studies_were_tuned_on():
-    assert len(set(heart.SPLITS)) == 5
-    assert not any(name.startswith("tune") for name in heart.SPLITS)
-
-
-def test_without_the_files_it_says_which_are_missing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["heart", "--data", str(tmp_path)])
-    assert heart.main() == 1
-    assert "processed.cleveland.data" in capsys.readouterr().out.replace("\n", "")
-
-
-@pytest.mark.parametrize("arguments", [["--draws", "1"], ["--splits", "a"]])
-def test_an_interval_needs_two(monkeypatch, arguments):
-    monkeypatch.setattr("sys.argv", ["heart", *arguments])
-    with pytest.raises(SystemExit):
-        heart.main()
+    assert len(set(by_hospital.SPLITS)) == 5
+    assert not any(name.startswith("tune") for name in by_hospital.SPLITS)

@@ -1,16 +1,14 @@
 """The four hospitals of UCI Heart Disease on five splits: accuracy at each hospital, with epsilon 8 and without noise.
 
-What `bench.accuracy.real` does not say of the same files: FLamby's recipe, which is judged by accuracy, and the
-published study without noise (ten findings). Both studies are simulated, the private one with 20 draws of noise on each
-split; with `--processes` both also run on the first split with a coordinator and four agents. What is wanted: FLamby's
-own figures from their own recipe, and without noise at most three points of accuracy below pooled logistic regression
-at every hospital, in the mean over the splits. The private study is reported with its intervals.
+It adds to the areas by domain FLamby's recipe, which is judged by accuracy, and the published study without noise (ten
+findings). Both studies are simulated, the private one with 20 draws of noise on each split. If processes are asked for,
+both also run on the first split with a coordinator and four agents. What is wanted: FLamby's own figures from their own
+recipe, and without noise at most three points of accuracy below pooled logistic regression at every hospital, in the
+mean over the splits. The private study is reported with its intervals.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +18,9 @@ import numpy as np
 from bench.accuracy import flamby, hospitals
 from bench.accuracy.hospitals import Array, Cohorts, InTurns
 from bench.intervals import Interval
-from bench.places import DEMO, HEART_DISEASE, OUT
+from bench.places import DEMO, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import Figure, judge
+from bench.table import Figure
 from deploy.demo.sources import Source, load_source
 from deploy.local.processes import FederationError
 from deploy.local.simulate.many import simulate_seeds
@@ -67,37 +65,30 @@ class Measured:
             kind.setdefault(method, []).append(found)
 
 
-def main() -> int:
-    """Run the splits, print what they say, and judge."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, default=HEART_DISEASE, help="folder with processed.*.data")
-    arguments.add_argument("--splits", nargs="+", default=SPLITS)
-    arguments.add_argument("--draws", type=int, default=DRAWS, help="private studies per split")
-    arguments.add_argument("--workers", type=int, default=2)
-    arguments.add_argument("--processes", action="store_true", help="run the first split as real processes, too")
-    given = arguments.parse_args()
-    if min(given.draws, len(given.splits)) < 2:
-        arguments.error("an interval needs two splits and two draws at least")
+@dataclass(frozen=True)
+class ByHospital:
+    """What the bench adds to its table: figures, a table of accuracy in Markdown, and every figure of every split."""
+
+    figures: list[Figure]
+    table: list[str]
+    details: dict[str, object]
+
+
+def accuracies(files: Mapping[str, Path], draws: int, *, workers: int, processes: bool) -> ByHospital:
+    """Run both studies on all splits of the silos' files, the private one with so many draws of noise, two at least."""
     private, public = (load_source(DEMO / name) for name in ("heart-disease", "heart-disease-public"))
-    files = {silo: given.data / name for silo, name in private.files.items()}
-    for file in files.values():
-        if not file.is_file():
-            print(f"there is no file {file}; give the folder of the UCI files with DATA=<folder>")
-            return 1
-    splits, ten = ([hospitals.draw_cohorts(of, files, name) for name in given.splits] for of in (private, public))
-    clear = simulate_seeds(public.study, InTurns(ten), range(len(ten)), workers=given.workers)
-    seeds = range(len(splits) * given.draws)
-    noised = simulate_seeds(private.study, InTurns(splits), seeds, workers=given.workers)
+    splits, ten = ([hospitals.draw_cohorts(of, files, name) for name in SPLITS] for of in (private, public))
+    clear = simulate_seeds(public.study, InTurns(ten), range(len(ten)), workers=workers)
+    noised = simulate_seeds(private.study, InTurns(splits), range(len(splits) * draws), workers=workers)
     measured = measure(splits, ten, noised, clear)
     own = flamby_accuracies([flamby.read_centre(file) for file in files.values()])
     rows = (*files, *private.study.data.domains)
-    print("", *accuracy_table(measured, rows), sep="\n")
     found = [*figures(measured, own, tuple(files)), epsilon_figure(max(epsilons(private.study).values()))]
-    if given.processes:
-        name, draws = given.splits[0], measured.draws[0][:, : len(files)]
-        found += or_failure(PRIVATE, lambda: private_figures(run_split(private, files, name), splits[0], draws))
+    if processes:
+        name, drawn = SPLITS[0], measured.draws[0][:, : len(files)]
+        found += or_failure(PRIVATE, lambda: private_figures(run_split(private, files, name), splits[0], drawn))
         found += or_failure(PUBLIC, lambda: public_figures(run_split(public, files, name), clear[0], ten[0]))
-    return judge("heart", found, details(measured, own, rows))
+    return ByHospital(found, accuracy_table(measured, rows), details(measured, own, rows))
 
 
 def measure(
@@ -125,7 +116,7 @@ def of_rows(scores: hospitals.Scores, cohorts: Cohorts) -> Array:
 
 def run_split(source: Source, files: Mapping[str, Path], name: str) -> Ran:
     """Run a study with agents that split their files by this name. Raises `FederationError`."""
-    folder = OUT / "heart" / source.study.name
+    folder = OUT / "real" / source.study.name
     return federated(source.study_file, files, hospitals.policy_text(source, name), folder)
 
 
@@ -240,7 +231,3 @@ def noise_deviation(draws: Sequence[Array]) -> Array:
 def _rows(measured: Measured, method: str) -> Array:
     """(splits, hospitals + domains)."""
     return np.hstack([np.array(measured.hospital[method]), np.array(measured.domain[method])])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
