@@ -19,11 +19,11 @@ def main(words: Sequence[str]) -> str:
     if not words or words[0] in {"-h", "--help"}:
         print(f"python -m bench NAME [OPTION ...], or make bench NAME=...\n\n{listed()}")
         return ""
-    found = next((bench for bench in BENCHES if bench.name == words[0]), None)
-    if found is None:
+    chosen = next((bench for bench in BENCHES if bench.name == words[0]), None)
+    if chosen is None:
         return f"there is no bench {words[0]!r}; those that there are:\n{listed()}"
     sys.stdout.flush()
-    os.execve(sys.executable, command(found, words[1:]), {**os.environ, **found.environment})  # noqa: S606 - no shell
+    os.execve(sys.executable, command(chosen, words[1:]), {**os.environ, **chosen.environment})  # noqa: S606 - no shell
     return ""  # only a test comes here
 
 

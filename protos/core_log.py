@@ -41,10 +41,10 @@ class CoreLine:
 
 def parse(line: str) -> CoreLine | None:
     """A line as gRPC's core writes it, without its end; None for any other. Its text is cut at 500 letters."""
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         return None
-    return CoreLine(_LEVELS[found["level"]], found["where"], found["text"][:_LETTERS])
+    return CoreLine(_LEVELS[match["level"]], match["where"], match["text"][:_LETTERS])
 
 
 class Diverted:
@@ -69,12 +69,12 @@ class Diverted:
     def _pass_on(self, told: Callable[[CoreLine], None]) -> None:
         with os.fdopen(self._reading, "rb") as lines:
             for raw in lines:
-                found = parse(raw.decode(errors="backslashreplace").rstrip("\n"))
-                if found is None:
+                line = parse(raw.decode(errors="backslashreplace").rstrip("\n"))
+                if line is None:
                     with suppress(OSError):  # nobody reads it any more
                         os.write(self._before, raw)
                 else:
-                    told(found)
+                    told(line)
 
 
 def _nobody(line: CoreLine) -> None:

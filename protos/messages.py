@@ -73,9 +73,9 @@ class Message:
     """What errors call a message of this class, if not by the name of the class."""
 
     def __post_init__(self) -> None:
-        if (found := bounds.fault(self)) is not None:
+        if (fault := bounds.fault(self)) is not None:
             called = type(self).__name__.lower() if self.called is None else self.called
-            raise MessageError(f"{called}.{found[0]}: {found[1]}".lstrip("."))  # made of parts
+            raise MessageError(f"{called}.{fault[0]}: {fault[1]}".lstrip("."))  # made of parts
 
 
 class Tensor(StrEnum):

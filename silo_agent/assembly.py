@@ -232,8 +232,8 @@ def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
 
 def _upgrade(config: AgentConfig, state: State) -> None:
     """Bind what version 0.6 approved to the studies that have begun, and say what is approved no more."""
-    found = upgrade_of(config, state, datetime.now(UTC))
-    for word, data in found.unbound.items():
+    upgraded = upgrade_of(config, state, datetime.now(UTC))
+    for word, data in upgraded.unbound.items():
         log.warning(
             "an approval of version 0.6 names no study that has begun, and gives nothing; read the study and approve it"
             " (fedward-silo study show, fedward-silo study approve)",

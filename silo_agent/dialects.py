@@ -73,30 +73,28 @@ def faults(text: str, *, promised: bool | None) -> list[str]:
         url = make_url(text)
     except (ArgumentError, ValueError):
         return ["this is no SQLAlchemy URL; write for example postgresql://reader@host:5432/name"]
-    found, kind = [], kind_of(url)
+    told, kind = [], kind_of(url)
     own = _OWN_DRIVERS.get(kind)
     if own is not None and url.drivername not in own:
-        found.append(f"write {kind}:// without another driver; the agent brings the one that it reads {kind} with")
+        told.append(f"write {kind}:// without another driver; the agent brings the one that it reads {kind} with")
     options = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in url.query]
     if url.password is not None or any(map(_IN_CLEAR.search, options)):
-        found.append(
+        told.append(
             "remove the password, and options that hold one or name a file with one; put the password alone into a file"
             " with mode 0600 and name that under credentials"
         )
     if any(map(_BENDS.search, options)):
-        found.append("remove options that commit, that run statements of their own or that load other code or files")
+        told.append("remove options that commit, that run statements of their own or that load other code or files")
     if url.drivername in FILES and (url.database in (None, "", ":memory:") or url.query):
-        found.append(
-            "name the database's file, without options: sqlite:///folder/file.sqlite3 or duckdb:///file.duckdb"
-        )
+        told.append("name the database's file, without options: sqlite:///folder/file.sqlite3 or duckdb:///file.duckdb")
     if refuses_to_write(url) and promised is not None:
-        found.append(f"remove user_may_only_read: the agent itself is kept from writing on {kind}")
+        told.append(f"remove user_may_only_read: the agent itself is kept from writing on {kind}")
     if not refuses_to_write(url) and not promised:
-        found.append(
+        told.append(
             f"nothing keeps the agent from writing on {kind}, so use a database user that may only read, and say so in"
             " a line beside the url: user_may_only_read: true"
         )
-    return found
+    return told
 
 
 def package(url: URL, error: ImportError | None) -> str:

@@ -157,14 +157,14 @@ class Gate:
         Raises `LedgerRolledBackError` if the ledger lacks a cosigned head, `CosignError` if a cosignature is for
         another silo or data set, `CryptoError` if its signature is not genuine.
         """
-        found = [check(item, self._verify) for item in handed]
-        for item in found:
+        cosignatures = [check(item, self._verify) for item in handed]
+        for item in cosignatures:
             self._require_mine(item)
         # A cosigner that was itself restored from a backup continues at the last head it knows, if we name that head.
-        self._told |= {item.checkpoint.head for item in found}
+        self._told |= {item.checkpoint.head for item in cosignatures}
         known = {_word(item) for item in self._held}
-        if any(_word(item) not in known for item in found):
-            self._cosigned.keep(found, replaces=lambda old: not binding(self._trust, [old]))
+        if any(_word(item) not in known for item in cosignatures):
+            self._cosigned.keep(cosignatures, replaces=lambda old: not binding(self._trust, [old]))
             self._held = binding(self._trust, self._cosigned.latest())
         self._require_held()
 

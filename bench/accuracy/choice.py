@@ -79,13 +79,13 @@ def main() -> int:
         data = data_sets.load(name, given.data, OUT / "real")
         plan = PERSONAL[name]
         study = accountant.calibrate(data.study.model_copy(update={"personal": plan}), EPSILON)
-        found: list[Measured] = []
+        measured: list[Measured] = []
         for split in range(given.first, given.first + given.seeds):
             began = time.monotonic()
-            found += on_split(name, study, data, plan, split)
+            measured += on_split(name, study, data, plan, split)
             print(f"{name}, split {split}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        figures += judged(name, found, data.holdout)
-        details[name] = [asdict(one) for one in found]
+        figures += judged(name, measured, data.holdout)
+        details[name] = [asdict(one) for one in measured]
     return judge("choice", figures, details)
 
 
@@ -122,19 +122,19 @@ def on_hospital(split: int, hospital: str, silo: Silo, models: Mapping[int, Shar
     held, auc, loss = silo.held_out, {}, {}
     first = shared.predict(held.inputs, held.domains)
     for method, model in (("personal", personal), ("chosen", chosen)):
-        found = paired(first, model.predict(held.inputs, held.domains), held.labels, held.patients, shared.family)
-        auc[method] = None if found.auc is None else found.auc.value
-        loss[method] = 0.0 if found.loss is None else found.loss.value
+        gain = paired(first, model.predict(held.inputs, held.domains), held.labels, held.patients, shared.family)
+        auc[method] = None if gain.auc is None else gain.auc.value
+        loss[method] = 0.0 if gain.loss is None else gain.loss.value
     expected = {one.candidate: one.gain for one in choice.compared}.get(choice.candidate, 0.0)
     return Measured(split, hospital, choice.candidate, expected, auc, loss)
 
 
-def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]:
+def judged(name: str, measured: Sequence[Measured], holdout: float) -> list[Figure]:
     """Per hospital, and in the mean over hospitals. `holdout` is the share of patients that is measured."""
     figures, worse_at = [], []
-    wider = float(np.sqrt(1.0 + len({one.split for one in found}) * holdout / (1.0 - holdout)))
-    for hospital in dict.fromkeys(one.hospital for one in found):
-        own = [one for one in found if one.hospital == hospital]
+    wider = float(np.sqrt(1.0 + len({one.split for one in measured}) * holdout / (1.0 - holdout)))
+    for hospital in dict.fromkeys(one.hospital for one in measured):
+        own = [one for one in measured if one.hospital == hospital]
         for method in ("personal", "chosen"):
             auc = interval([one.auc[method] for one in own])
             loss = interval([one.loss[method] for one in own])
@@ -152,7 +152,7 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
                 )
             )
     for method in ("personal", "chosen"):
-        gains = [mean_over_hospitals(found, method, figure) for figure in ("auc", "loss")]
+        gains = [mean_over_hospitals(measured, method, figure) for figure in ("auc", "loss")]
         figures.append(
             Figure(
                 f"{name}, mean over hospitals, {method} less shared: AUC / log loss",
@@ -161,8 +161,8 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
                 method == "personal" or (gains[0].mean > 0.0 > gains[1].mean),
             )
         )
-    expected = float(np.mean([one.expected for one in found]))
-    came = float(np.mean([-one.loss["chosen"] for one in found]))
+    expected = float(np.mean([one.expected for one in measured]))
+    came = float(np.mean([-one.loss["chosen"] for one in measured]))
     overlapping = "worse with the chosen model, intervals widened for overlapping splits"
     figures.append(Figure(f"{name}, hospitals {overlapping}", "shown", ", ".join(worse_at) or "none", met=True))
     told = f"{expected:.4f}, {came:.4f}"
@@ -170,10 +170,10 @@ def judged(name: str, found: Sequence[Measured], holdout: float) -> list[Figure]
     return figures
 
 
-def mean_over_hospitals(found: Sequence[Measured], method: str, figure: str) -> Interval:
+def mean_over_hospitals(measured: Sequence[Measured], method: str, figure: str) -> Interval:
     """The mean over hospitals, with its interval over the splits."""
-    splits = sorted({one.split for one in found})
-    values = [[getattr(one, figure)[method] for one in found if one.split == split] for split in splits]
+    splits = sorted({one.split for one in measured})
+    values = [[getattr(one, figure)[method] for one in measured if one.split == split] for split in splits]
     return interval([_mean(own) for own in values])
 
 

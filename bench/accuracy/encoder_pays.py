@@ -167,29 +167,29 @@ def main() -> int:
     figures, details = [], []
     for size in arguments.only:
         seeds = SEEDS[size][: arguments.seeds]
-        found: dict[str, Floats] = {}
+        areas: dict[str, Floats] = {}
         for way in MODELS:
             study = study_of(way, SIZES[size])
             measured = each_seed(simulate, study, Patients(SIZES[size]), seeds, workers=arguments.workers)
-            found[way] = np.array([(one.mean, one.worst()) for one in measured])
-            details.append({"size": size, "way": way, "seeds": list(seeds), "mean_worst": found[way].tolist()})
-            print(f"{size}, {way}: {found[way].mean(axis=0).round(4)}", file=sys.stderr, flush=True)
-        figures += _figures(size, found)
+            areas[way] = np.array([(one.mean, one.worst()) for one in measured])
+            details.append({"size": size, "way": way, "seeds": list(seeds), "mean_worst": areas[way].tolist()})
+            print(f"{size}, {way}: {areas[way].mean(axis=0).round(4)}", file=sys.stderr, flush=True)
+        figures += _figures(size, areas)
     return judge("encoder-pays", figures, details)
 
 
-def _figures(size: str, found: Mapping[str, Floats]) -> list[Figure]:
+def _figures(size: str, areas: Mapping[str, Floats]) -> list[Figure]:
     """Gains over raw inputs, paired by seed."""
-    raw, figures = found["raw inputs"], []
+    raw, figures = areas["raw inputs"], []
     for way, wanted in WANTED.items():
-        gain = Gain.of(found[way] - raw)
+        gain = Gain.of(areas[way] - raw)
         name = f"{size}, {way}, less raw inputs ({raw[:, 0].mean():.4f} / {raw[:, 1].mean():.4f})"
         figures.append(Figure(name, f">= {wanted[size]:+.4f}", str(gain), bool(gain.mean[0] >= wanted[size])))
         if way == "encoder" and size in SURE:
             sure = float(gain.mean[0] - 2.0 * gain.error[0])
             least = f">= {SURE[size]:+.4f}"
             figures.append(Figure(f"{size}, encoder, less two errors", least, f"{sure:+.4f}", sure >= SURE[size]))
-    gain = Gain.of(found["encoder"] - found["random features"])
+    gain = Gain.of(areas["encoder"] - areas["random features"])
     return [*figures, Figure(f"{size}, encoder, less random features", "shown", str(gain), met=True)]
 
 

@@ -88,13 +88,13 @@ def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
     average = fedavg(training, by_group, study, EPSILON, seed=seed, network=NETWORK)
     risks = expit(design(with_domains(test)) @ logistic(with_domains(pooled(training))))
     exact, _ = measure(study, [test], [np.stack([1 - risks, risks], axis=1)])
-    found = {
+    areas = {
         OWN: _areas(own.exact),
         FEDAVG: np.array(average.auc),
         ALONE: _areas(alone(study, cohorts, seed=seed).exact),
         OPEN: _areas(exact),
     }
-    return Found(study, seed, own.exact, own.together, found)
+    return Found(study, seed, own.exact, own.together, areas)
 
 
 def with_domains(records: Records) -> Records:
@@ -113,8 +113,8 @@ def main() -> int:
     parser.add_argument("--processes", action="store_true", help="run the first seed as real processes, too")
     given = parser.parse_args()
     study = load_source(STUDY).study
-    found = each_seed(everything, study, Made(), given.seeds, workers=given.workers)
-    areas = {method: np.array([one.areas[method] for one in found]) for method in (OWN, FEDAVG, ALONE, OPEN)}
+    runs = each_seed(everything, study, Made(), given.seeds, workers=given.workers)
+    areas = {method: np.array([one.areas[method] for one in runs]) for method in (OWN, FEDAVG, ALONE, OPEN)}
     judged = figures(areas, max(epsilons(study).values()))
     if given.processes:
         judged += of_processes(given.seeds[0], areas[OWN][0])
@@ -126,7 +126,7 @@ def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Figure]:
     """What is wanted of domain AUC (seeds, M) by method, and of the study's epsilon."""
     both = {method: np.stack([own.mean(axis=1), own.min(axis=1)], axis=1) for method, own in areas.items()}
     level = both[OWN].mean(axis=0)
-    found = [
+    judged = [
         Figure(
             f"{OWN}, mean / worst domain",
             " / ".join(f">= {wanted:.3f}" for wanted in LEVEL),
@@ -140,7 +140,7 @@ def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Figure]:
         (ALONE, np.zeros(2), "> 0"),
     ):
         gain = Gain.of(both[OWN] - both[method])
-        found.append(
+        judged.append(
             Figure(
                 f"{OWN} less {method}",
                 wanted,
@@ -148,8 +148,8 @@ def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Figure]:
                 bool((gain.mean >= least).all()),
             )
         )
-    found.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
-    return found
+    judged.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
+    return judged
 
 
 def of_processes(seed: int, simulated: Floats) -> list[Figure]:

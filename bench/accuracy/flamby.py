@@ -107,11 +107,11 @@ def pooled_accuracies(centres: Sequence[Centre], training: Sequence[Mask], seed:
     chosen = np.concatenate(training)
     labels = np.concatenate([c.labels for c in centres])
     weights, bias = _fit(_standardised(together, chosen)[chosen], labels[chosen], seed)
-    found = []
+    accuracies = []
     for centre, mask in zip(centres, training, strict=True):
         logits = _standardised(centre.features, mask)[~mask] @ weights + bias
-        found.append(100.0 * float(np.mean((logits > 0) == (centre.labels[~mask] > 0))))
-    return np.array(found)
+        accuracies.append(100.0 * float(np.mean((logits > 0) == (centre.labels[~mask] > 0))))
+    return np.array(accuracies)
 
 
 def _standardised(features: NDArray[np.float32], training: Mask) -> NDArray[np.float32]:

@@ -81,16 +81,16 @@ def main() -> int:
     outcomes = simulate_seeds(source.study, Fixed(cohorts), range(1, given.seeds + 1), workers=given.workers)
     seconds = time.monotonic() - began
     right = np.array([of_angles(outcome) for outcome in outcomes])
-    found = [*figures(right, judged=plain), of_strangers([outcome.model for outcome in outcomes], strangers)]
-    found += [Figure("seconds of a seed", "shown", f"{seconds / given.seeds:.0f}", met=True)]
+    shown = [*figures(right, judged=plain), of_strangers([outcome.model for outcome in outcomes], strangers)]
+    shown += [Figure("seconds of a seed", "shown", f"{seconds / given.seeds:.0f}", met=True)]
     epsilon = max(epsilons(source.study).values())
-    found.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
-    found.append(published(outcomes))
+    shown.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
+    shown.append(published(outcomes))
     if given.processes:
-        found += or_failure(
+        shown += or_failure(
             name, lambda: of_processes(source, cohorts, run_agents(source, sites, out), strangers, judged=plain)
         )
-    return judge(name, found, {"seconds": seconds, "accuracy": right.tolist()})
+    return judge(name, shown, {"seconds": seconds, "accuracy": right.tolist()})
 
 
 def figures(right: NDArray[np.float64], start: str = "", *, judged: bool = True) -> list[Figure]:

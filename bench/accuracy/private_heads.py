@@ -146,8 +146,8 @@ def dp_fedavg(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
     epsilon = min(EPSILONS, key=lambda one: abs(one - epsilons(study)["training"]))
     (test,) = cohorts.measured
     tests = [rows_of(test, test.domains == m) for m in range(DOMAINS)]
-    found = fedavg([silo.training for silo in cohorts.silos.values()], tests, study, epsilon, seed=seed)
-    exact = tuple(Exact(area, None, None, TESTED, TESTED) for area in found.auc)
+    areas = fedavg([silo.training for silo in cohorts.silos.values()], tests, study, epsilon, seed=seed)
+    exact = tuple(Exact(area, None, None, TESTED, TESTED) for area in areas.auc)
     return Measured(study, seed, exact, Exact(None, None, None, TESTED * DOMAINS, TESTED))
 
 
@@ -205,9 +205,9 @@ def _figures(rows: dict[tuple[str, str, float], Floats], epsilon: float) -> list
     return figures
 
 
-def _areas(found: Sequence[Measured]) -> Floats:
+def _areas(measured: Sequence[Measured]) -> Floats:
     """Mean and worst AUC, (seeds, 2)."""
-    return np.array([(one.mean, one.worst()) for one in found])
+    return np.array([(one.mean, one.worst()) for one in measured])
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -114,11 +114,11 @@ def main() -> int:
         if not file.is_file():
             print(f"there is no file {file}; give the folder of the UCI files with DATA=<folder>")
             return 1
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for recipe in RECIPES:
         if given.only is None or recipe.name in given.only:
-            found += of_recipe(recipe, source, files, given.workers)
-    return judge("recipes", found, {"split": SPLIT, "draws": DRAWS})
+            figures += of_recipe(recipe, source, files, given.workers)
+    return judge("recipes", figures, {"split": SPLIT, "draws": DRAWS})
 
 
 def of_recipe(recipe: Recipe, source: Source, files: Mapping[str, Path], workers: int) -> list[Figure]:
@@ -148,11 +148,11 @@ def study_of(recipe: Recipe, source: Source) -> Study:
 
 def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The document with the fields of `changes` replaced; sections are merged."""
-    found = dict(document)
+    result = dict(document)
     for name, value in changes.items():
-        old = found.get(name)
-        found[name] = merged(old, value) if isinstance(value, Mapping) and isinstance(old, Mapping) else value
-    return found
+        old = result.get(name)
+        result[name] = merged(old, value) if isinstance(value, Mapping) and isinstance(old, Mapping) else value
+    return result
 
 
 def through_agents(

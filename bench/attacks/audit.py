@@ -187,11 +187,11 @@ def audited(study: Study, entropy: Entropy) -> dict[str, Outcome]:
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         silo = AuditedSilo(Path(folder), study, training, evaluation, entropy)
         try:
-            found = _scores(silo)
+            scored = _scores(silo)
             spent = silo.gate.ledger.spent()
         finally:
             silo.close()
-    return {name: judged(scores, own, spent) for (name, scores), own in zip(found.items(), coins, strict=True)}
+    return {name: judged(scores, own, spent) for (name, scores), own in zip(scored.items(), coins, strict=True)}
 
 
 def _scores(silo: AuditedSilo) -> dict[str, Array]:

@@ -120,20 +120,20 @@ def _areas(exact: tuple[Exact, ...]) -> Floats:
     return np.array([np.nan if own.auc is None else own.auc for own in exact])
 
 
-def figures(found: tuple[Found, ...]) -> list[Figure]:
+def figures(runs: tuple[Found, ...]) -> list[Figure]:
     """What is wanted: sums too large are refused, nobody is warned without cause, and with cause somebody is."""
-    seeds, made = len(found), []
-    level = np.array([[one.areas[AS_IT_IS].mean(), one.areas[AS_IT_IS].min()] for one in found])
+    seeds, made = len(runs), []
+    level = np.array([[one.areas[AS_IT_IS].mean(), one.areas[AS_IT_IS].min()] for one in runs])
     made.append(Figure(f"{AS_IT_IS}: mean / worst domain", "", _text(level.mean(axis=0)), met=True))
     for run in (ENLARGED, FLIPPED, SWAPPED):
-        both = np.array([[one.areas[run].mean(), one.areas[run].min()] for one in found])
+        both = np.array([[one.areas[run].mean(), one.areas[run].min()] for one in runs])
         unchecked = ", unchecked" if run != SWAPPED else ""
         change = f"{_text(both.mean(axis=0))} ({(both - level)[:, 0].mean():+.3f})"
         made.append(Figure(f"{run}{unchecked}: mean / worst domain", "", change, met=True))
-        refused = sum(one.refused[run] for one in found)
+        refused = sum(one.refused[run] for one in runs)
         wanted = f"{seeds} of {seeds}" if run == ENLARGED else ""
         made.append(Figure(f"{run}: refused", wanted, f"{refused} of {seeds}", met=run != ENLARGED or refused == seeds))
-        others, itself = (np.array([one.warned[run][at] for one in found]) for at in (0, 1))
+        others, itself = (np.array([one.warned[run][at] for one in runs]) for at in (0, 1))
         seen = int(((others + itself) > 0).sum())
         made.append(
             Figure(
@@ -143,7 +143,7 @@ def figures(found: tuple[Found, ...]) -> list[Figure]:
                 met=run == FLIPPED or seen == seeds,
             )
         )
-    without = sum(one.warned[AS_IT_IS][0] for one in found)
+    without = sum(one.warned[AS_IT_IS][0] for one in runs)
     made.append(Figure(f"{AS_IT_IS}: hospitals warned", "0", f"{without} of {6 * seeds}", met=without == 0))
     return made
 
@@ -159,9 +159,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     study = load_source(STUDY).study
-    found = each_seed(everything, study, Made(), given.seeds, workers=given.workers)
-    details = [{run: one.areas[run].tolist() for run in one.areas} for one in found]
-    return judge("poisoning", figures(found), {"seeds": list(given.seeds), "auc": details})
+    runs = each_seed(everything, study, Made(), given.seeds, workers=given.workers)
+    details = [{run: one.areas[run].tolist() for run in one.areas} for one in runs]
+    return judge("poisoning", figures(runs), {"seeds": list(given.seeds), "auc": details})
 
 
 if __name__ == "__main__":

@@ -93,14 +93,14 @@ def main() -> int:
 
 def _room(bench: Bench, campaign: Campaign, root: Path, name: str, asked: argparse.Namespace) -> list[Verdict]:
     """Judge a sample of a room's faults, file by file."""
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     shared = share(root, campaign.files_of(root, name), asked.sample or ROOM_SAMPLE, asked.seed)
     print(f"room {name}: {sum(map(len, shared.values()))} faults in {len(shared)} files", flush=True)
     for path, mutants in shared.items():
         if not own_tests(root, path) and path not in campaign.tests:
             print(f"{path} has no test file of its own: those of its folder stand for it", flush=True)
-        found += bench.judged(path, [path], campaign.stages_of(root, path), mutants)
-    return found
+        verdicts += bench.judged(path, [path], campaign.stages_of(root, path), mutants)
+    return verdicts
 
 
 class Bench:
@@ -165,10 +165,10 @@ class Bench:
             return Verdict(mutant, outcome, sum(run.seconds for run in runs), runs[-1].failed, why)
 
         with ThreadPoolExecutor(len(self._copies)) as pool:
-            found = list(pool.map(judge_one, mutants))
-        _remember(state, found)
-        _print_survivors(found)
-        return found
+            verdicts = list(pool.map(judge_one, mutants))
+        _remember(state, verdicts)
+        _print_survivors(verdicts)
+        return verdicts
 
     def _clean(self, name: str, paths: Sequence[str], tests: Sequence[str]) -> float:
         """Seconds without a fault. Raises UntestedError."""

@@ -308,8 +308,8 @@ class InverseMembership(Operator):  # type: ignore[misc]  # cosmic-ray has no ty
 
     def mutate(self, node: Node, index: int) -> Node:
         """Return the node with the fault."""
-        found = [operator for operator in node.children[1::2] if _words(operator) in ("in", "not in")]
-        operator = found[index]
+        operators = [operator for operator in node.children[1::2] if _words(operator) in ("in", "not in")]
+        operator = operators[index]
         if _words(operator) == "in":
             operator.value = "not in"
         else:

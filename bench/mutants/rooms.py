@@ -40,8 +40,8 @@ class Campaign:
 
     def files_of(self, root: Path, room: str) -> list[str]:
         """The files of a room, in order. A package's own file only names what is in it."""
-        found = {path for pattern in self.rooms[room] for path in root.glob(pattern) if path.name != "__init__.py"}
-        return sorted(str(path.relative_to(root)) for path in found)
+        files = {path for pattern in self.rooms[room] for path in root.glob(pattern) if path.name != "__init__.py"}
+        return sorted(str(path.relative_to(root)) for path in files)
 
     def stages_of(self, root: Path, path: str) -> Sequence[Sequence[str]]:
         """The tests that stand for a file: its own, those of its folder if these pass, and those of every file."""
@@ -72,9 +72,9 @@ def own_tests(root: Path, path: str) -> list[str]:
 def folder_tests(root: Path, path: str) -> list[str]:
     """The test files of the nearest folder that mirrors one around a file."""
     for folder in Path(path).parents:
-        found = sorted((root / "tests" / folder).glob("test_*.py"))
-        if found:
-            return [str(each.relative_to(root)) for each in found]
+        tests = sorted((root / "tests" / folder).glob("test_*.py"))
+        if tests:
+            return [str(each.relative_to(root)) for each in tests]
     msg = f"no folder around {path} has tests"
     raise FileNotFoundError(msg)
 
@@ -90,14 +90,14 @@ def share(root: Path, paths: Sequence[str], count: int, seed: int) -> dict[str, 
     for path in paths:
         step = 1 / max(1, statements((root / path).read_text("utf-8"), path))
         heappush(turns, (draw.random() * step, path, step, faults(root, [path], seed)))
-    found: dict[str, list[Mutant]] = {path: [] for path in paths}
-    while turns and sum(map(len, found.values())) < count:
+    by_file: dict[str, list[Mutant]] = {path: [] for path in paths}
+    while turns and sum(map(len, by_file.values())) < count:
         at, path, step, rest = heappop(turns)
         mutant = next(rest, None)
         if mutant is not None:
-            found[path].append(mutant)
+            by_file[path].append(mutant)
             heappush(turns, (at + step, path, step, rest))
-    return {path: mutants for path, mutants in found.items() if mutants}
+    return {path: mutants for path, mutants in by_file.items() if mutants}
 
 
 def _stages(entry: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], ...]:

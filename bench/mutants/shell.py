@@ -48,11 +48,11 @@ def changed(source: str, operator: str, occurrence: int) -> str:
     at, column = _places(source, operator)[occurrence]
     held = source.splitlines(keepends=True)
     pattern, other = CHANGES[operator]
-    found = pattern.search(held[at], column)
-    if found is None:
+    match = pattern.search(held[at], column)
+    if match is None:
         msg = f"{operator} has nothing to change there"
         raise ValueError(msg)
-    held[at] = held[at][:column] + found.expand(other) + held[at][found.end() :]
+    held[at] = held[at][:column] + match.expand(other) + held[at][match.end() :]
     return "".join(held)
 
 
@@ -60,8 +60,8 @@ def place(source: str, line: int) -> str:
     """The name of the function around a line, which counts from 1; empty outside of all."""
     name = ""
     for text in source.splitlines()[:line]:
-        if found := _FUNCTION.search(text):
-            name = found[1]
+        if match := _FUNCTION.search(text):
+            name = match[1]
         elif text == "}":
             name = ""
     return name
@@ -70,4 +70,4 @@ def place(source: str, line: int) -> str:
 def _places(source: str, operator: str) -> list[tuple[int, int]]:
     held = source.splitlines()
     pattern, _ = CHANGES[operator]
-    return [(at, found.start()) for at in lines(source) for found in pattern.finditer(held[at])]
+    return [(at, match.start()) for at in lines(source) for match in pattern.finditer(held[at])]

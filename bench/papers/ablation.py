@@ -175,13 +175,13 @@ def main() -> int:
     def wanted(name: str) -> bool:
         return arguments.only is None or any(part in name for part in arguments.only)
 
-    found: dict[str, Floats] = {}
+    by_row: dict[str, Floats] = {}
     for row in filter(lambda row: wanted(row.name), ROWS):
-        found[row.name] = _measure(study_of(row), seeds, arguments.workers)
-        print(f"{row.name}: {_shown(found[row.name])}", file=sys.stderr, flush=True)
+        by_row[row.name] = _measure(study_of(row), seeds, arguments.workers)
+        print(f"{row.name}: {_shown(by_row[row.name])}", file=sys.stderr, flush=True)
     widths = {width: _measure(study_of(BEST, width), seeds, arguments.workers) for width in WIDTHS if wanted("width")}
-    figures = [*_table(found), *_order(found), *_stable(widths)]
-    details = {"seeds": seeds, "rows": {name: values.tolist() for name, values in found.items()}}
+    figures = [*_table(by_row), *_order(by_row), *_stable(widths)]
+    details = {"seeds": seeds, "rows": {name: values.tolist() for name, values in by_row.items()}}
     return judge("ablation", figures, details | {"widths": {k: values.tolist() for k, values in widths.items()}})
 
 
@@ -193,16 +193,16 @@ def _measure(study: Study, seeds: tuple[int, ...], workers: int) -> Floats:
 
 def _interval(values: Floats) -> str:
     """Mean and 95 % interval over the seeds."""
-    found = Interval.of(values)
-    return f"{found.mean:.3f}" if found.count == 1 else f"{found.mean:.3f} +- {found.half:.3f}"
+    interval = Interval.of(values)
+    return f"{interval.mean:.3f}" if interval.count == 1 else f"{interval.mean:.3f} +- {interval.half:.3f}"
 
 
-def _table(found: Mapping[str, Floats]) -> list[Figure]:
+def _table(by_row: Mapping[str, Floats]) -> list[Figure]:
     lines = []
     for row in ROWS:
-        if row.name in found:
+        if row.name in by_row:
             paper = "paper {:.3f} / {:.3f}".format(*row.paper)
-            lines.append(Figure(f"{row.name}: mean / least / hospitals", paper, _shown(found[row.name]), met=True))
+            lines.append(Figure(f"{row.name}: mean / least / hospitals", paper, _shown(by_row[row.name]), met=True))
     return lines
 
 
@@ -210,13 +210,13 @@ def _shown(values: Floats) -> str:
     return " / ".join(_interval(values[:, column]) for column in range(3))
 
 
-def _order(found: Mapping[str, Floats]) -> list[Figure]:
+def _order(by_row: Mapping[str, Floats]) -> list[Figure]:
     """The best and the worst row of the paper are the best and the worst here, in the mean over domains and seeds."""
-    if set(found) != {row.name for row in ROWS}:
+    if set(by_row) != {row.name for row in ROWS}:
         return []
-    means = {name: float(values[:, 0].mean()) for name, values in found.items()}
+    means = {name: float(values[:, 0].mean()) for name, values in by_row.items()}
     least, most = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    gain = found[BEST.name][:, 0] - found[WORST.name][:, 0]
+    gain = by_row[BEST.name][:, 0] - by_row[WORST.name][:, 0]
     return [
         Figure("row with the least mean AUC", WORST.name, least, least == WORST.name),
         Figure("row with the largest mean AUC", BEST.name, most, most == BEST.name),

@@ -124,7 +124,7 @@ def cohorts(digits: Digits, setting: str, seed: int, *, grey: bool) -> Cohorts:
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(_HELD_OUT)
     tests = np.arange(_HELD_OUT, len(digits.labels))
-    found = {}
+    by_silo = {}
     for place, name in enumerate(SILOS):
         own, test = chosen[place * EACH : (place + 1) * EACH], tests[place :: len(SILOS)]
         where, none = np.arange(EACH) % 2, np.zeros(len(test), np.int64)
@@ -133,8 +133,8 @@ def cohorts(digits: Digits, setting: str, seed: int, *, grey: bool) -> Cohorts:
             records(digits, rows, rate, setting=setting, silo=place, grey=grey, rng=rng, environments=e)
             for rows, rate, e in ((own, disagree, where), (test, reversed_, none))
         )
-        found[name] = Silo(train, held)
-    return Cohorts(found)
+        by_silo[name] = Silo(train, held)
+    return Cohorts(by_silo)
 
 
 def study(seed: int, personal: Mapping[str, Any] | None = None, **encoder: Any) -> Study:
@@ -194,32 +194,32 @@ class Run:
 
     def accuracy(self, *, personal: bool = False) -> float:
         """Per cent of the test that is right, in the mean over the silos."""
-        found = []
+        right = []
         for name, silo in self.cohorts.silos.items():
             model = self.own[name] if personal else self.shared
             if model is None:
                 msg = "the run has not begun; call go() first"
                 raise ValueError(msg)
             said = model.predict(silo.held_out.inputs, silo.held_out.domains)
-            found.append(100.0 * float(np.mean(said.argmax(axis=1) == silo.held_out.labels)))
-        return float(np.mean(found))
+            right.append(100.0 * float(np.mean(said.argmax(axis=1) == silo.held_out.labels)))
+        return float(np.mean(right))
 
 
 def of_seed(digits: Digits, setting: str, seed: int, *, quick: bool = False) -> dict[str, float]:
     """Accuracy of every method in one setting on one seed."""
     coloured = cohorts(digits, setting, seed, grey=False)
     invariant = Run(study(seed, OWN[setting], irm=PENALTY), coloured, seed).go()
-    found = {
+    accuracies = {
         FEDAVG: Run(study(seed, irm=NONE), coloured, seed).go().accuracy(),
         IRM: invariant.accuracy(),
         PERINVFL: invariant.accuracy(personal=True),
     }
     if not quick:
         grey = Run(study(seed, irm=NONE), cohorts(digits, setting, seed, grey=True), seed)
-        found[ORACLE] = grey.go().accuracy()
+        accuracies[ORACLE] = grey.go().accuracy()
     rates = [float(silo.held_out.labels.mean()) for silo in coloured.silos.values()]
-    found[CONSTANT] = 100.0 * float(np.mean([max(rate, 1.0 - rate) for rate in rates]))
-    return found
+    accuracies[CONSTANT] = 100.0 * float(np.mean([max(rate, 1.0 - rate) for rate in rates]))
+    return accuracies
 
 
 def main() -> int:
@@ -250,15 +250,15 @@ def main() -> int:
 
 def judged(setting: str, runs: list[dict[str, float]]) -> list[Figure]:
     """The figures of a setting. What nothing is wanted of stands beside."""
-    found = {name: Interval.of([run[name] for run in runs]) for name in runs[0]}
+    intervals = {name: Interval.of([run[name] for run in runs]) for name in runs[0]}
     gain = Interval.of([run[PERINVFL] - run[IRM] for run in runs])
     marked = setting == SETTINGS[2]
-    wanted = {PERINVFL: (f"at least {LEAST_IRM:g} %", found[PERINVFL].mean >= LEAST_IRM)}
+    wanted = {PERINVFL: (f"at least {LEAST_IRM:g} %", intervals[PERINVFL].mean >= LEAST_IRM)}
     if not marked:
-        wanted[FEDAVG] = (f"below {MOST_FEDAVG:g} %", found[FEDAVG].mean < MOST_FEDAVG)
-        wanted[IRM] = (f"at least {LEAST_IRM:g} %", found[IRM].mean >= LEAST_IRM)
+        wanted[FEDAVG] = (f"below {MOST_FEDAVG:g} %", intervals[FEDAVG].mean < MOST_FEDAVG)
+        wanted[IRM] = (f"at least {LEAST_IRM:g} %", intervals[IRM].mean >= LEAST_IRM)
     lines = []
-    for name, value in found.items():
+    for name, value in intervals.items():
         words, met = wanted.get(name, ("shown", True))
         lines.append(Figure(f"{setting}: {name}", words, _shown(value), met))
     words = "interval above 0" if marked else "interval not below 0"
@@ -266,8 +266,8 @@ def judged(setting: str, runs: list[dict[str, float]]) -> list[Figure]:
     return [*lines, Figure(f"{setting}: PerInvFL less federated IRM", words, _shown(gain), met)]
 
 
-def _shown(found: Interval) -> str:
-    return f"{found.mean:.1f} [{found.least:.1f}, {found.most:.1f}]"
+def _shown(interval: Interval) -> str:
+    return f"{interval.mean:.1f} [{interval.least:.1f}, {interval.most:.1f}]"
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ def factor(x: torch.Tensor, gamma: float) -> torch.Tensor:
     kept = values > 1e-6 * values[-1]
     roots = vectors[:, kept] / values[kept].sqrt()
     first, second = (torch.exp(-((column[:, None] - nodes) ** 2) / gamma) @ roots for column in x.T)
-    found: torch.Tensor = (first[:, :, None] * second[:, None, :]).flatten(1)
-    return found
+    products: torch.Tensor = (first[:, :, None] * second[:, None, :]).flatten(1)
+    return products
 
 
 def of_pairs(statistics: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Exchanged:
@@ -128,8 +128,8 @@ def rejects(test: Exchanged, x: torch.Tensor, y: torch.Tensor, drawn: np.random.
     """Whether the test rejects that both sets (n, 2) have one law."""
     signs = torch.tensor(drawn.choice([-1.0, 1.0], size=(len(x), 1 + PERMUTATIONS)))
     signs[:, 0] = 1.0
-    found = test(x, y, signs)
-    return int((found >= found[0]).sum()) / (1 + PERMUTATIONS) <= LEVEL
+    statistics = test(x, y, signs)
+    return int((statistics >= statistics[0]).sum()) / (1 + PERMUTATIONS) <= LEVEL
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Found:
 
 def measure(size: int, seeds: range, methods: list[str], *, null: bool) -> Found:
     """All tests on each seed's records."""
-    found = Found({name: [] for name in methods}, {name: [] for name in methods})
+    rates = Found({name: [] for name in methods}, {name: [] for name in methods})
     half = min(size, LEARNING) // 2
     for seed in seeds:
         for different in (True, False) if null else (True,):
@@ -156,17 +156,17 @@ def measure(size: int, seeds: range, methods: list[str], *, null: bool) -> Found
                     test, count = LEARNT[name](x[:half], y[:half], drawn), half
                     rest = x[half : 2 * half], y[half : 2 * half]
                 if different:
-                    found.power[name].append(rejects(test, *rest, drawn))
+                    rates.power[name].append(rejects(test, *rest, drawn))
                     continue
                 for _ in range(NULLS):
                     own, other = (blobs(count, drawn, other=False) for _ in range(2))
-                    found.null[name].append(rejects(test, own, other, drawn))
-    return found
+                    rates.null[name].append(rejects(test, own, other, drawn))
+    return rates
 
 
-def figures_of(found: Found, size: int) -> list[Figure]:
+def figures_of(rates: Found, size: int) -> list[Figure]:
     """Powers beside the median kernel's, and the levels."""
-    power = {name: float(np.mean(values)) for name, values in found.power.items()}
+    power = {name: float(np.mean(values)) for name, values in rates.power.items()}
     figures = [
         Figure(
             f"{MEDIAN}, power at {size} records",
@@ -184,7 +184,7 @@ def figures_of(found: Found, size: int) -> list[Figure]:
         )
         for name in LEARNT
     ]
-    for name, values in found.null.items():
+    for name, values in rates.null.items():
         level = float(np.mean(values))
         figures.append(
             Figure(
@@ -211,13 +211,13 @@ def main() -> int | str:
     first = _TUNING if asked.tune else 0
     seeds, began = range(first, first + asked.seeds), time.process_time()
     if asked.only:
-        found = measure(asked.size, seeds, [asked.only], null=False)
+        rates = measure(asked.size, seeds, [asked.only], null=False)
         seconds = time.process_time() - began
-        print(f"{asked.only}: power {np.mean(found.power[asked.only]):.2f} at {asked.size}, {seconds:.0f} s")
+        print(f"{asked.only}: power {np.mean(rates.power[asked.only]):.2f} at {asked.size}, {seconds:.0f} s")
         return 0
-    found = measure(asked.size, seeds, [MEDIAN, *LEARNT], null=True)
-    details = {"size": asked.size, "power": found.power, "null": found.null, "seconds": time.process_time() - began}
-    return judge("two-sample", figures_of(found, asked.size), details)
+    rates = measure(asked.size, seeds, [MEDIAN, *LEARNT], null=True)
+    details = {"size": asked.size, "power": rates.power, "null": rates.null, "seconds": time.process_time() - began}
+    return judge("two-sample", figures_of(rates, asked.size), details)
 
 
 if __name__ == "__main__":

@@ -145,11 +145,11 @@ def _row(method: Method, right: Sequence[Sequence[float]], start: str = "") -> F
 def _difference(method: Method, right: Mapping[str, Sequence[Sequence[float]]], start: str = "") -> Figure:
     """Points above FedAvg: mean over sets and angles of the paired differences, with a 95 % interval of Student's t."""
     gained = (np.array(right[method.name]) - np.array(right[PLAIN.name])).ravel()
-    found = Interval.of(gained)
+    interval = Interval.of(gained)
     judged = method is FEDSR and not start
     wanted = f">= {WANTED:g} points" if judged else "shown"
-    shown = f"{found.mean:+.1f} +- {found.half:.1f} ({', '.join(f'{one:+.1f}' for one in gained)})"
-    return Figure(f"{start}{method.name} above FedAvg", wanted, shown, met=not judged or found.mean >= WANTED)
+    shown = f"{interval.mean:+.1f} +- {interval.half:.1f} ({', '.join(f'{one:+.1f}' for one in gained)})"
+    return Figure(f"{start}{method.name} above FedAvg", wanted, shown, met=not judged or interval.mean >= WANTED)
 
 
 # --- the paper's network ----------------------------------------------------------------------------------------------

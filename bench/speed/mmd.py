@@ -45,9 +45,9 @@ def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         cross = kernel(x, y, gamma), kernel(y, x, gamma)
         return kernel(x, x, gamma) + kernel(y, y, gamma) - cross[0] - cross[1]
 
-    found = torch.stack([statistic(gamma) for gamma in GAMMAS])
-    weights = torch.tensor(kernel_weights(found), dtype=x.dtype)
-    (gradient,) = torch.autograd.grad(weights @ found.mean(dim=(1, 2)), x)
+    statistics = torch.stack([statistic(gamma) for gamma in GAMMAS])
+    weights = torch.tensor(kernel_weights(statistics), dtype=x.dtype)
+    (gradient,) = torch.autograd.grad(weights @ statistics.mean(dim=(1, 2)), x)
     return gradient
 
 
@@ -93,10 +93,10 @@ def measure(batch: int, width: int, count: int) -> Measured:
     )
 
 
-def figures_of(name: str, wanted: float, found: Measured) -> list[Figure]:
+def figures_of(name: str, wanted: float, measured: Measured) -> list[Figure]:
     """How many times as fast, and whether both sides agree."""
-    ratio = statistics.median(slow / fast for slow, fast in found.turns)
-    slow, fast = (1e3 * statistics.median(turn[side] for turn in found.turns) for side in (0, 1))
+    ratio = statistics.median(slow / fast for slow, fast in measured.turns)
+    slow, fast = (1e3 * statistics.median(turn[side] for turn in measured.turns) for side in (0, 1))
     return [
         Figure(
             f"{name}: times as fast", f">= {wanted:g}", f"{ratio:.1f} ({fast:.1f} of {slow:.1f} ms)", ratio >= wanted
@@ -104,8 +104,8 @@ def figures_of(name: str, wanted: float, found: Measured) -> list[Figure]:
         Figure(
             f"{name}: gradients differ by",
             f"<= {AGREEMENT:g}",
-            f"{found.difference:.1e}",
-            found.difference <= AGREEMENT,
+            f"{measured.difference:.1e}",
+            measured.difference <= AGREEMENT,
         ),
     ]
 
@@ -118,15 +118,15 @@ def main() -> int | str:
     if why := threads.several("mmd"):
         return why
     torch.set_num_threads(1)
-    found = {size: measure(*size, count) for size in WANTED}
+    measured = {size: measure(*size, count) for size in WANTED}
     figures = [
         figure
         for (batch, width), wanted in WANTED.items()
-        for figure in figures_of(f"batch {batch}, width {width}", wanted, found[batch, width])
+        for figure in figures_of(f"batch {batch}, width {width}", wanted, measured[batch, width])
     ]
-    slowest = 1e3 * max(one.coefficients for one in found.values())
+    slowest = 1e3 * max(one.coefficients for one in measured.values())
     figures.append(Figure("coefficients", f"<= {MILLISECONDS:g} ms", f"{slowest:.2f} ms", slowest <= MILLISECONDS))
-    return judge("mmd", figures, {str(size): asdict(one) for size, one in found.items()})
+    return judge("mmd", figures, {str(size): asdict(one) for size, one in measured.items()})
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def measure(folder: Path, runs: int) -> dict[str, list[float]]:
     try:
         federation.start_coordinator()
         federation.configure()
-        found = {AGENT: [agent_seconds(federation) for _ in range(runs)]}
+        seconds = {AGENT: [agent_seconds(federation) for _ in range(runs)]}
     finally:
         federation.stop()
     charge(federation)
@@ -67,8 +67,8 @@ def measure(folder: Path, runs: int) -> dict[str, list[float]]:
     policy = config.with_name("policy.yaml")
     for command in (("--help",), ("ledger", "show", "-c", config), ("policy", "check", policy)):
         name = " ".join(["fedward-silo", *(part for part in command if isinstance(part, str) and part != "-c")])
-        found[name] = [command_seconds(command) for _ in range(runs)]
-    return dict(reversed(found.items()))
+        seconds[name] = [command_seconds(command) for _ in range(runs)]
+    return dict(reversed(seconds.items()))
 
 
 def agent_seconds(federation: Federation) -> float:

@@ -35,10 +35,10 @@ class RememberingTrust(Trust):
         if known is not bundle or len(holders) >= _MOST:
             holders = {}
             self.__dict__["_known"] = (bundle, holders)
-        found: Holder | None = holders.get(certificate_pem)
-        if found is None:
-            found = holders[certificate_pem] = super().vouched(certificate_pem)
-        return found
+        holder: Holder | None = holders.get(certificate_pem)
+        if holder is None:
+            holder = holders[certificate_pem] = super().vouched(certificate_pem)
+        return holder
 
     def label(self, context: grpc.ServicerContext) -> str:
         """Return the caller as role and name, for metrics and logs; `UNKNOWN` without a valid certificate."""

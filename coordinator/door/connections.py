@@ -110,12 +110,12 @@ class Connections:
 
     def _find(self) -> None:
         """Take up new connections, and drop those that are gone."""
-        found = dict(_sockets())
-        self._open = {inode: one for inode, one in self._open.items() if inode in found}
-        for inode, file in found.items():
+        files = dict(_sockets())
+        self._open = {inode: one for inode, one in self._open.items() if inode in files}
+        for inode, file in files.items():
             if inode not in self._open and (end := _peer_of(file, inode, self._port)) is not None:
                 self._open[inode] = _Connection(end, _source(end[0]), self._clock())
-        self._files = found
+        self._files = files
 
     def _close(self, inodes: list[int], reason: str) -> None:
         """Close connections of one address or certificate."""

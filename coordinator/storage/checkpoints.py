@@ -126,10 +126,10 @@ class Checkpoints:
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()
             last = connection.execute(select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)).first()
-        found = [(_signed_in(row), _time(row.at)) for row in rows]
+        signed = [(_signed_in(row), _time(row.at)) for row in rows]
         if last is not None and all(row.statement != last.statement for row in rows):
-            found.append((_signed_in(last), None))  # an earlier version stored it
-        return found
+            signed.append((_signed_in(last), None))  # an earlier version stored it
+        return signed
 
     def keep_summed(self, place: Place, tensor: Tensor, silos: Iterable[str]) -> None:
         """Store that releases of these silos are in a sum whose list enough silos have signed. Idempotent."""

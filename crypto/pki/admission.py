@@ -108,11 +108,11 @@ class Admission:
         return {**self._terms(), "signature": self.signature.hex()}
 
     @classmethod
-    def from_json(cls, found: object) -> Self:
+    def from_json(cls, fields: object) -> Self:
         """The inverse of `to_json`; accepts no other spelling. Raises `CertificateError`."""
         try:
-            admission = cls._from_fields(found)
-            same = admission.to_json() == found
+            admission = cls._from_fields(fields)
+            same = admission.to_json() == fields
         except (KeyError, TypeError, ValueError, AttributeError, CertificateError, EnrolmentError):
             same = False
         if not same:
@@ -121,30 +121,30 @@ class Admission:
         return admission
 
     @classmethod
-    def _from_fields(cls, found: Any) -> Self:
-        subject = Subject(Identity(Role(found["role"]), found["name"]), found["data_set"], found.get("institution"))
-        stated = [found["expires"], found["redeem_until"], *([found["made"]] if "made" in found else [])]
+    def _from_fields(cls, fields: Any) -> Self:
+        subject = Subject(Identity(Role(fields["role"]), fields["name"]), fields["data_set"], fields.get("institution"))
+        stated = [fields["expires"], fields["redeem_until"], *([fields["made"]] if "made" in fields else [])]
         times = [datetime.fromisoformat(one) for one in stated]
         if any(one.tzinfo is None or one.astimezone(UTC).isoformat() != one.isoformat() for one in times):
             raise ValueError
-        digests = [found["root"], found["secret_sha256"], *([found["key"]] if "key" in found else [])]
-        if not all(map(is_sha256, digests)) or found.get("number", 1) < 1:
+        digests = [fields["root"], fields["secret_sha256"], *([fields["key"]] if "key" in fields else [])]
+        if not all(map(is_sha256, digests)) or fields.get("number", 1) < 1:
             raise ValueError
-        general_names(found["hosts"])
-        if found["hosts"] != sorted(set(found["hosts"])):
+        general_names(fields["hosts"])
+        if fields["hosts"] != sorted(set(fields["hosts"])):
             raise ValueError
         return cls(
-            root=found["root"],
-            serial=int(found["serial"], 16),
+            root=fields["root"],
+            serial=int(fields["serial"], 16),
             subject=subject,
-            hosts=tuple(found["hosts"]),
+            hosts=tuple(fields["hosts"]),
             expires=times[0],
             redeem_until=times[1],
-            secret_sha256=found["secret_sha256"],
-            key=found.get("key"),
-            made=times[2] if "made" in found else None,
-            number=found.get("number", 0),
-            signature=bytes.fromhex(found["signature"]),
+            secret_sha256=fields["secret_sha256"],
+            key=fields.get("key"),
+            made=times[2] if "made" in fields else None,
+            number=fields.get("number", 0),
+            signature=bytes.fromhex(fields["signature"]),
         )
 
     def signed(self, key: ec.EllipticCurvePrivateKey) -> Self:
@@ -207,10 +207,10 @@ class Admission:
         """The inverse of `to_extension`, from the extension's bytes. Raises `CertificateError`."""
         begin = value.find(b"{")
         content = value[begin:] if begin > 0 and len(value) <= _MAX_BYTES else b""
-        found = _parse(content)
-        if value != _octets(content) or content != _text(found).encode():
-            found = None
-        return cls.from_json(found)
+        fields = _parse(content)
+        if value != _octets(content) or content != _text(fields).encode():
+            fields = None
+        return cls.from_json(fields)
 
 
 @dataclass(frozen=True)
@@ -244,15 +244,15 @@ class Token:
         Whether the root signed the admission shows once the root is known: `Admission.verify`.
         """
         line = text.strip()
-        found: Any = None
+        fields: Any = None
         if line.startswith(_PREFIX) and len(line) <= 2 * _MAX_BYTES:
             body = line.removeprefix(_PREFIX)
             try:
-                found = _parse(base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True))
+                fields = _parse(base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True))
             except (binascii.Error, ValueError):
-                found = None
+                fields = None
         try:
-            token = cls(Admission.from_json(found["admission"]), bytes.fromhex(found["secret"]), found["url"])
+            token = cls(Admission.from_json(fields["admission"]), bytes.fromhex(fields["secret"]), fields["url"])
             whole = token.text() == line and len(token.secret) == SECRET_BYTES
         except (CertificateError, EnrolmentError, KeyError, TypeError, ValueError):
             whole = False

@@ -74,13 +74,13 @@ class Bundle:
 
         Raises `CertificateError`, which names every certificate that does not belong there, and why.
         """
-        found = list({fingerprint_of(one): one for one in parse_certificates(pem)}.values())
-        roots = tuple(Authority(one) for one in found if is_issued(one, one) and _may_sign(one))
+        certificates = list({fingerprint_of(one): one for one in parse_certificates(pem)}.values())
+        roots = tuple(Authority(one) for one in certificates if is_issued(one, one) and _may_sign(one))
         if not roots:
             msg = f"the file is not an authority's certificate; {_ASK}"
             raise CertificateError(msg)
         issuing, faults = [], []
-        for one in found:
+        for one in certificates:
             if any(root.certificate == one for root in roots):
                 continue
             above = next((root for root in roots if is_issued(one, root.certificate)), None)

@@ -114,11 +114,11 @@ class Memory:
 
     def with_pins(self, pins: Iterable[Pin]) -> Memory:
         """Return the memory with more pins at the end."""
-        found = dict(self.pins)
+        by_identity = dict(self.pins)
         for one in pins:
-            if one not in found.get(one.identity, ()):
-                found[one.identity] = (*found.get(one.identity, ()), one)
-        return Memory(self.begun, self.open, found)
+            if one not in by_identity.get(one.identity, ()):
+                by_identity[one.identity] = (*by_identity.get(one.identity, ()), one)
+        return Memory(self.begun, self.open, by_identity)
 
 
 class KnownKeys:
@@ -240,7 +240,7 @@ def read_peers(path: Path) -> dict[str, frozenset[str]]:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path.name} cannot be read ({getattr(error, 'strerror', None) or 'no text'}); fix it or its owner"
         raise CertificateError(msg) from None
-    found: dict[str, frozenset[str]] = {}
+    by_uri: dict[str, frozenset[str]] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -252,8 +252,8 @@ def read_peers(path: Path) -> dict[str, frozenset[str]]:
             )
             raise CertificateError(msg)
         uri = Identity.parse(words[0]).uri
-        found[uri] = found.get(uri, frozenset()) | {words[1]}
-    return found
+        by_uri[uri] = by_uri.get(uri, frozenset()) | {words[1]}
+    return by_uri
 
 
 def _refuse(fault: str | None) -> None:
@@ -282,9 +282,9 @@ def _parse(path: Path, content: bytes) -> Memory:
 
 def _header(line: bytes) -> Memory | None:
     try:
-        found = json.loads(line)
-        begun, opened = datetime.fromisoformat(found["begun"]), found["open"]
-        fits = found["format"] == _FORMAT and begun.tzinfo is not None and isinstance(opened, bool)
+        fields = json.loads(line)
+        begun, opened = datetime.fromisoformat(fields["begun"]), fields["open"]
+        fits = fields["format"] == _FORMAT and begun.tzinfo is not None and isinstance(opened, bool)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return Memory(begun, opened) if fits else None

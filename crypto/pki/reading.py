@@ -41,11 +41,11 @@ def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
 
 def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
     """Read exactly one PEM certificate. Raises `CertificateError`; checks nothing else."""
-    found = parse_certificates(certificate_pem)
-    if len(found) != 1:
+    certificates = parse_certificates(certificate_pem)
+    if len(certificates) != 1:
         msg = "the file must hold exactly one PEM certificate; give the file that `fedward-authority sign` wrote"
         raise CertificateError(msg)
-    return found[0]
+    return certificates[0]
 
 
 def ends(certificate_pem: bytes) -> datetime:
@@ -98,10 +98,10 @@ def private_extension(certificate: x509.Certificate, oid: x509.ObjectIdentifier)
     """Return the bytes of an extension that X.509 does not know, or None. Raises `CertificateError` as `extension`."""
     extension(certificate, x509.BasicConstraints)
     try:
-        found = certificate.extensions.get_extension_for_oid(oid).value
+        value = certificate.extensions.get_extension_for_oid(oid).value
     except x509.ExtensionNotFound:
         return None
-    return found.value if isinstance(found, x509.UnrecognizedExtension) else b""
+    return value.value if isinstance(value, x509.UnrecognizedExtension) else b""
 
 
 def is_issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -121,5 +121,5 @@ def is_p256(key: object) -> bool:
 
 def common_name(name: x509.Name) -> str:
     """Return the common name, for people."""
-    found = name.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    return str(found[0].value) if found else "(without a name)"
+    names = name.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(names[0].value) if names else "(without a name)"

@@ -63,8 +63,8 @@ class RevocationLists:
 
         Raises `CertificateError`, which names every list that does not count, and why.
         """
-        found = _PEM.findall(pem) if len(pem) <= _MAX_BYTES else []
-        if not found or len(found) != pem.count(b"-----BEGIN"):
+        blocks = _PEM.findall(pem) if len(pem) <= _MAX_BYTES else []
+        if not blocks or len(blocks) != pem.count(b"-----BEGIN"):
             msg = (
                 "the file holds no revocation lists, is cut short or holds something else; give the lists that"
                 " `fedward-authority crl` wrote, one after the other"
@@ -72,7 +72,7 @@ class RevocationLists:
             raise CertificateError(msg)
         lists: dict[str, list[RevocationList]] = {}
         faults = []
-        for position, one in enumerate(found, 1):
+        for position, one in enumerate(blocks, 1):
             try:
                 signers, read = _read(one, bundle)
             except CertificateError as error:
@@ -173,20 +173,20 @@ def _in_order(lists: Sequence[RevocationList]) -> tuple[RevocationList, ...]:
 def _read(pem: bytes, bundle: Bundle) -> tuple[list[Authority], RevocationList]:
     """Return the list, and who signed it: several, if the bundle has several certificates of that key."""
     try:
-        found = x509.load_pem_x509_crl(pem)
-        issuer, number = found.issuer, found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-        whole = not any(one.critical for one in found.extensions)
-        until, since = found.next_update_utc, found.last_update_utc
-        revoked = dict(_entries(found))
+        crl = x509.load_pem_x509_crl(pem)
+        issuer, number = crl.issuer, crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        whole = not any(one.critical for one in crl.extensions)
+        until, since = crl.next_update_utc, crl.last_update_utc
+        revoked = dict(_entries(crl))
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, x509.DuplicateExtension):
         msg = "cannot be read, or has no number; take it anew from the authority"
         raise CertificateError(msg) from None
     name = common_name(issuer)
-    signers = [one for one in bundle.all if _signed(found, one)]
+    signers = [one for one in bundle.all if _signed(crl, one)]
     if not signers:
         msg = f"of {name!r} was signed by no authority of authority.pem; take it out, or take the right authority.pem"
         raise CertificateError(msg)
-    if not whole or len(revoked) != len(found):
+    if not whole or len(revoked) != len(crl):
         msg = (
             f"of {name!r} is not for all certificates of that authority; have `fedward-authority crl` make a whole one"
         )
@@ -198,15 +198,15 @@ def _read(pem: bytes, bundle: Bundle) -> tuple[list[Authority], RevocationList]:
     return signers, RevocationList(number, since, min(until, since + longest), revoked)
 
 
-def _entries(found: x509.CertificateRevocationList) -> Iterator[tuple[int, datetime]]:
+def _entries(crl: x509.CertificateRevocationList) -> Iterator[tuple[int, datetime]]:
     """Yield what the list revokes. An entry with a critical extension speaks of another authority's certificate."""
-    for entry in found:
+    for entry in crl:
         if not any(one.critical for one in entry.extensions):
             yield entry.serial_number, entry.revocation_date_utc
 
 
-def _signed(found: x509.CertificateRevocationList, authority: Authority) -> bool:
+def _signed(crl: x509.CertificateRevocationList, authority: Authority) -> bool:
     key = authority.certificate.public_key()
-    if found.issuer != authority.certificate.subject or not isinstance(key, ec.EllipticCurvePublicKey):
+    if crl.issuer != authority.certificate.subject or not isinstance(key, ec.EllipticCurvePublicKey):
         return False
-    return isinstance(found.signature_hash_algorithm, hashes.SHA256) and found.is_signature_valid(key)
+    return isinstance(crl.signature_hash_algorithm, hashes.SHA256) and crl.is_signature_valid(key)

@@ -78,10 +78,10 @@ class StandingFiles:
 def stamp(path: Path) -> Stamp:
     """Look at a file without reading it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _named(path: Path, parse: Callable[[bytes], T]) -> T:

@@ -27,7 +27,7 @@ def explanations(lists: Iterable[Iterable[str]], colluders: int) -> tuple[Names,
     `MOST` sets would have to be looked at.
     """
     wanted = sorted({frozenset(names) for names in lists}, key=lambda names: (len(names), sorted(names)))
-    found: set[Names] = set()
+    sets: set[Names] = set()
     open_ = [frozenset[str]()]
     seen = set(open_)
     while open_:
@@ -36,19 +36,19 @@ def explanations(lists: Iterable[Iterable[str]], colluders: int) -> tuple[Names,
         chosen = open_.pop()
         unmet = next((names for names in wanted if not names & chosen), None)
         if unmet is None:
-            found.add(chosen)
+            sets.add(chosen)
         elif len(chosen) < colluders:
             fresh = {chosen | {name} for name in unmet} - seen
             seen |= fresh
             open_ += sorted(fresh, key=sorted)
-    minimal = [one for one in found if not any(other < one for other in found)]
+    minimal = [one for one in sets if not any(other < one for other in sets)]
     return tuple(sorted(minimal, key=lambda one: (len(one), sorted(one))))
 
 
 def named(lists: Iterable[Iterable[str]], colluders: int) -> Names:
     """Return the silos that every explanation contains; none if nothing explains the lists, or too many sets do."""
-    found = explanations(lists, colluders)
-    return frozenset.intersection(*found) if found else frozenset()
+    sets = explanations(lists, colluders)
+    return frozenset.intersection(*sets) if sets else frozenset()
 
 
 def provable(lists: Sequence[Iterable[str]], colluders: int) -> Names:
@@ -58,15 +58,15 @@ def provable(lists: Sequence[Iterable[str]], colluders: int) -> Names:
     it is the smallest list.
     """
     smallest = min((frozenset(names) for names in lists), key=lambda one: (len(one), sorted(one)), default=frozenset())
-    found = explanations(lists, colluders)
-    suspects = sorted(frozenset[str]().union(*found))
+    sets = explanations(lists, colluders)
+    suspects = sorted(frozenset[str]().union(*sets))
     looked_at = 0
     for size in range(1, len(smallest)):
         for chosen in combinations(suspects, size):
             looked_at += 1
             if looked_at > MOST:
                 return smallest
-            if all(one.intersection(chosen) for one in found):
+            if all(one.intersection(chosen) for one in sets):
                 return frozenset(chosen)
     return smallest
 

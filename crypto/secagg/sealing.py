@@ -181,8 +181,8 @@ def _parts(ring: Ring, vector: Integers) -> Iterator[Integers]:
 
 def _require_size(source: BinaryIO, size: int) -> None:
     here = source.tell()
-    found = source.seek(0, os.SEEK_END) - here
+    bytes_left = source.seek(0, os.SEEK_END) - here
     source.seek(here)
-    if found != size:
-        msg = f"the sum has {found} bytes, but must have {size} in this study; fetch it again"
+    if bytes_left != size:
+        msg = f"the sum has {bytes_left} bytes, but must have {size} in this study; fetch it again"
         raise FrameError(msg)

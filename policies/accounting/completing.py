@@ -40,8 +40,8 @@ def complete(draft: Draft, origin: Path | str) -> Study:
     except CostError as error:
         raise DocumentError(origin, [f"field privacy.epsilon: {error}"]) from None
     unused = {field for tensor, kind in KINDS.items() if tensor not in released for field in kind.noises}
-    found = with_fields(study, {field: noise for field, noise in noises.items() if field not in unused})
-    completed = check_document(found.model_dump(mode="json"), Study, origin)
+    noised = with_fields(study, {field: noise for field, noise in noises.items() if field not in unused})
+    completed = check_document(noised.model_dump(mode="json"), Study, origin)
     try:
         grids.require(completed)
     except Refused as refused:

@@ -168,8 +168,8 @@ def scaled(study: Study, target: float, delta: float, *, repeated: bool = False)
 
     With `repeated` the target also covers one round that is charged twice, whichever it is.
     """
-    found = accountant.calibrate(with_fields(study, {"privacy.delta": delta}), target, repeated=repeated)
-    fields = {field: field_of(found, field) for field in noise_fields(COHORTS, study)}
+    calibrated = accountant.calibrate(with_fields(study, {"privacy.delta": delta}), target, repeated=repeated)
+    fields = {field: field_of(calibrated, field) for field in noise_fields(COHORTS, study)}
     return _rounded(study, fields, target, delta, repeated=repeated)
 
 

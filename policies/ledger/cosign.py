@@ -246,11 +246,11 @@ def check(cosignature: Cosignature, verify: Verify) -> Cosignature:
     if stated != f"{SILO}{silo}":
         msg = f"{stated} signed a checkpoint of the ledger of {silo}, which only {silo} may sign; ask {silo}"
         raise CosignError(msg)
-    found = verify(cosignature.certificate, message, cosignature.signature, None)
-    if found == f"{SILO}{silo}" or not found.startswith(_ROLES):
-        msg = f"{found} cannot cosign the ledger of {silo}; ask the coordinator or another silo to do so"
+    signer = verify(cosignature.certificate, message, cosignature.signature, None)
+    if signer == f"{SILO}{silo}" or not signer.startswith(_ROLES):
+        msg = f"{signer} cannot cosign the ledger of {silo}; ask the coordinator or another silo to do so"
         raise CosignError(msg)
-    return replace(cosignature, signer=found)
+    return replace(cosignature, signer=signer)
 
 
 def advance(last: Checkpoint | None, offered: Checkpoint) -> Checkpoint:

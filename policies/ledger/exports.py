@@ -95,8 +95,8 @@ class Export:
 
 def budget_in_force(entries: Iterable[Entry]) -> float | None:
     """Return the budget of the policy that was put into force last; None if there was none."""
-    found = [entry.event.budget for entry in entries if isinstance(entry.event, InForce)]
-    return found[-1] if found else None
+    budgets = [entry.event.budget for entry in entries if isinstance(entry.event, InForce)]
+    return budgets[-1] if budgets else None
 
 
 def to_json(export: Export) -> bytes:

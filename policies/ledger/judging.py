@@ -63,8 +63,8 @@ class Summed:
 
 def standing(history: Iterable[SeenCheckpoint]) -> SeenCheckpoint | None:
     """The newest checkpoint that still binds. `history`: oldest first."""
-    found = [one for one in history if one.binds]
-    return found[-1] if found else None
+    binding = [one for one in history if one.binds]
+    return binding[-1] if binding else None
 
 
 def kept(times: Sequence[datetime | None]) -> list[int]:

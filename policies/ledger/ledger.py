@@ -295,9 +295,9 @@ class Ledger:
     def missing(self, checkpoints: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
         """Return those of the cosigned checkpoints whose head the ledger neither contains nor has charged for."""
         with self._guard:
-            found = {entry.head for entry in self._entries} | {EntryRef(0, genesis_row(self._genesis)[2])}
-            found |= set(covered(self._entries))
-            return tuple(item for item in checkpoints if item.head not in found)
+            heads = {entry.head for entry in self._entries} | {EntryRef(0, genesis_row(self._genesis)[2])}
+            heads |= set(covered(self._entries))
+            return tuple(item for item in checkpoints if item.head not in heads)
 
     def match(self, genesis: Genesis) -> None:
         """Raise `LedgerMismatchError` if the ledger's own genesis says otherwise, as `open` does."""

@@ -48,10 +48,10 @@ class DraftFacts:
 
     def __getitem__(self, field: str) -> object:
         """The value of a field that is stated or already decided, None if it is neither."""
-        found: object = self.document
+        value: object = self.document
         for name in field.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value
 
     def number(self, field: str) -> float:
         """The same for a number; 1 if something else stands there, which the study's schema then refuses by name."""

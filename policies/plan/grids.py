@@ -69,10 +69,10 @@ def share_sd(release: Release, *, distributed: bool, silos: int, colluders: int,
 
 def require(study: Study) -> None:
     """Raise `Refused` if a silo could not draw a noise of the study on the grid of its sums."""
-    found = list(dict.fromkeys(_faults(study)))
-    if found:
-        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise Refused(Reason.BOUNDS, "; ".join(found[:_LISTED]) + more)
+    faults = list(dict.fromkeys(_faults(study)))
+    if faults:
+        more = f"; and {len(faults) - _LISTED} more" if len(faults) > _LISTED else ""
+        raise Refused(Reason.BOUNDS, "; ".join(faults[:_LISTED]) + more)
 
 
 def faults(study: Study) -> Iterator[Why]:

@@ -59,9 +59,9 @@ def table_values(study: Study) -> int:
     if study.encoder.prior == "fixed":
         return 0
     classes, representation = study.data.label.count, study.model.representation
-    found = [one.term for one in of_upload(study.encoder)]
-    tables = sum(term.tables(classes, representation) for term in found if term.tables is not None)
-    return tables + sum(is_scaled(study.encoder, term) for term in found)
+    terms = [one.term for one in of_upload(study.encoder)]
+    tables = sum(term.tables(classes, representation) for term in terms if term.tables is not None)
+    return tables + sum(is_scaled(study.encoder, term) for term in terms)
 
 
 def is_scaled(plan: EncoderPlan, term: Term) -> bool:

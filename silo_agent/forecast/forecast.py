@@ -134,11 +134,11 @@ def forecast(
     for number, effect in enumerate(asked.effects):
         rng = np.random.default_rng([seed, number])
         unsure = asked.unsure if asked.is_stated else 0.0
-        found = [
+        drawn = [
             _draw(study, asked, _near(effect, unsure, study, rng), rng, domains, published=draw < _PUBLISHED, runs=runs)
             for draw in range(each)
         ]
-        rows.append(_row(effect, found))
+        rows.append(_row(effect, drawn))
     return Forecast(figure_of(study), asked, each, tuple(rows))
 
 
@@ -150,8 +150,8 @@ def figure_of(study: Study) -> Figure:
 
 def reached(study: Study, asked: Asked, effect: float, *, times: float, draws: int = 3, seed: int = 1) -> float:
     """Mean figure of the study if every sum held `times` as many patients under the same noise."""
-    found = outcomes(study, asked, effect, times=times, draws=draws, seed=seed, about=counted(study, asked))
-    return float(np.nanmean(found))
+    values = outcomes(study, asked, effect, times=times, draws=draws, seed=seed, about=counted(study, asked))
+    return float(np.nanmean(values))
 
 
 def outcomes(
@@ -183,8 +183,8 @@ class _Test:
 
     def measure(self, said: Floats) -> tuple[float, float]:
         """Mean and worst figure over the domains, of predictions (n, C)."""
-        found = [self._figure(said, self.records.domains == m) for m in np.unique(self.records.domains)]
-        return float(np.mean(found)), min(found)
+        figures = [self._figure(said, self.records.domains == m) for m in np.unique(self.records.domains)]
+        return float(np.mean(figures)), min(figures)
 
     def missed(self, plainly: tuple[float, float], each: float) -> Floats:
         """What fits without noise would miss less of the law, in (mean, worst), if no record stood for `each` patients.
@@ -262,21 +262,21 @@ def without_noise(study: Study) -> Study:
     return with_fields(study, changed)
 
 
-def _row(effect: float, found: Sequence[_Drawn]) -> Row:
-    alone = [one.alone[0] for one in found if one.alone is not None]
-    gains = [one.own[0] - one.alone[0] for one in found if one.alone is not None]
-    widths = [one.width for one in found if not math.isnan(one.width)]
+def _row(effect: float, drawn: Sequence[_Drawn]) -> Row:
+    alone = [one.alone[0] for one in drawn if one.alone is not None]
+    gains = [one.own[0] - one.alone[0] for one in drawn if one.alone is not None]
+    widths = [one.width for one in drawn if not math.isnan(one.width)]
     return Row(
         effect,
-        mean=Interval.of([one.own[0] for one in found]),
-        worst=Interval.of([one.own[1] for one in found]),
-        plain_mean=Interval.of([one.plain[0] for one in found]),
-        plain_worst=Interval.of([one.plain[1] for one in found]),
-        gap=Interval.of([one.plain[0] - one.own[0] for one in found]),
+        mean=Interval.of([one.own[0] for one in drawn]),
+        worst=Interval.of([one.own[1] for one in drawn]),
+        plain_mean=Interval.of([one.plain[0] for one in drawn]),
+        plain_worst=Interval.of([one.plain[1] for one in drawn]),
+        gap=Interval.of([one.plain[0] - one.own[0] for one in drawn]),
         gain=Interval.of(gains) if gains else None,
         alone=Interval.of(alone) if alone else None,
         width=float(np.median(widths)) if widths else math.nan,
-        coin=float(np.mean([one.coin for one in found])),
+        coin=float(np.mean([one.coin for one in drawn])),
     )
 
 
@@ -302,12 +302,12 @@ def _width(results: Results | None, about: Sequence[int]) -> float:
     """Median width of these domains' intervals of the figure that the study is judged by."""
     if results is None:
         return math.nan
-    found = []
+    widths = []
     for own in (results.by_domain[m] for m in about):
         told = (own.auc or own.accuracy) if isinstance(own, DomainResult) else own.r2
         if told.value is not None:
-            found.append(told.high - told.low)
-    return float(np.median(found)) if found else math.nan
+            widths.append(told.high - told.low)
+    return float(np.median(widths)) if widths else math.nan
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def known_of(study: Study, records: Records, held_out: float) -> KnownData:
 def _area(records: Records) -> tuple[float | None, float]:
     """AUC within domains, in the mean weighted by pairs, and the deviation of its sampling."""
     said, fold = _predicted(records, number=False)
-    found, weights, variances = [], [], []
+    areas, weights, variances = [], [], []
     for m in np.unique(records.domains):
         for number in range(FOLDS):
             rows = (records.domains == m) & (fold == number)
@@ -57,13 +57,13 @@ def _area(records: Records) -> tuple[float | None, float]:
             negative = int(rows.sum()) - positive
             value = auc(said[rows], records.labels[rows])
             if value is not None:
-                found.append(value)
+                areas.append(value)
                 weights.append(float(positive * negative))
                 variances.append((positive, negative))
     rarer = min(int(records.labels.sum()), int((records.labels == 0).sum()))
-    if not found or rarer < FOLDS * _FEWEST:
+    if not areas or rarer < FOLDS * _FEWEST:
         return None, UNSURE
-    area = float(np.average(found, weights=weights))
+    area = float(np.average(areas, weights=weights))
     parts = np.array(weights) / sum(weights)
     spread = sum(part**2 * area_variance(area, *counts) for part, counts in zip(parts, variances, strict=True))
     return min(max(area, 0.5 + 1e-3), 1.0 - 1e-3), max(math.sqrt(spread), UNSURE)

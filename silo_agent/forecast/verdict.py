@@ -28,24 +28,24 @@ def is_no_gain(row: Row) -> bool:
     return row.gain is not None and row.gain.middle <= 0.0
 
 
-def sentences(study: Study, found: Forecast) -> list[str]:
+def sentences(study: Study, outlook: Forecast) -> list[str]:
     """What each row means; nothing of a row that is worth its price."""
-    told = [_sentence(study, found, row) for row in found.rows]
-    if not found.asked.is_stated:
-        name = NAMES[found.figure]
+    told = [_sentence(study, outlook, row) for row in outlook.rows]
+    if not outlook.asked.is_stated:
+        name = NAMES[outlook.figure]
         told = [
             f"If the features reach {name} {row.effect:g}: {text}"
-            for row, text in zip(found.rows, told, strict=True)
+            for row, text in zip(outlook.rows, told, strict=True)
             if text
         ]
     return [text for text in told if text]
 
 
-def _sentence(study: Study, found: Forecast, row: Row) -> str:
-    name = NAMES[found.figure]
-    if is_coin(found.figure, row):
+def _sentence(study: Study, outlook: Forecast, row: Row) -> str:
+    name = NAMES[outlook.figure]
+    if is_coin(outlook.figure, row):
         what = f"The study would be no better than a coin ({name} {row.mean.middle:.3f})."
-        wanted = row.coin + _WORTH[found.figure]
+        wanted = row.coin + _WORTH[outlook.figure]
     elif is_no_gain(row) and row.alone is not None:
         what = (
             f"The study would be no better than staying alone ({name} {row.mean.middle:.3f}; one hospital reaches"
@@ -54,19 +54,19 @@ def _sentence(study: Study, found: Forecast, row: Row) -> str:
         wanted = row.alone.middle
     else:
         return ""
-    return f"{what} {_change(study, found, row, wanted)}"
+    return f"{what} {_change(study, outlook, row, wanted)}"
 
 
-def _change(study: Study, found: Forecast, row: Row, wanted: float) -> str:
+def _change(study: Study, outlook: Forecast, row: Row, wanted: float) -> str:
     """What would take the study to `wanted`, in a sentence."""
-    name = NAMES[found.figure]
+    name = NAMES[outlook.figure]
     if row.plain_mean.middle < wanted:
         return (
             f"Without any noise it would reach {row.plain_mean.middle:.3f}, so less privacy does not help: find more"
             " hospitals, or features that say more."
         )
-    better = _lever(study, found, row)
-    place = bisect_left(_TIMES, wanted, key=lambda n: reached(study, found.asked, row.effect, times=n))
+    better = _lever(study, outlook, row)
+    place = bisect_left(_TIMES, wanted, key=lambda n: reached(study, outlook.asked, row.effect, times=n))
     often = _TIMES[place] if place < len(_TIMES) else None
     fewer = f"fewer inputs than {study.data.inputs} and fewer domains than {len(study.data.domains)}"
     if often is None:
@@ -77,14 +77,14 @@ def _change(study: Study, found: Forecast, row: Row, wanted: float) -> str:
     )
 
 
-def _lever(study: Study, found: Forecast, row: Row) -> str:
+def _lever(study: Study, outlook: Forecast, row: Row) -> str:
     """The change without a price that helps most, or nothing."""
     heads = study.heads.model_dump(mode="json")
     changes: dict[str, dict[str, object]] = {
         "heads.clip: 0.5": {"clip": 0.5},
         "heads.solver: hierarchical": {"solver": "hierarchical"},
     }
-    best, text = reached(study, found.asked, row.effect, times=1) + _HELPS, ""
+    best, text = reached(study, outlook.asked, row.effect, times=1) + _HELPS, ""
     for name, change in changes.items():
         if all(heads[field] == value or (field == "clip" and heads[field] <= value) for field, value in change.items()):
             continue
@@ -92,7 +92,7 @@ def _lever(study: Study, found: Forecast, row: Row) -> str:
             other = Study.model_validate(study.model_dump(mode="json") | {"heads": heads | change})
         except ValueError:
             continue
-        value = reached(other, found.asked, row.effect, times=1)
+        value = reached(other, outlook.asked, row.effect, times=1)
         if value > best:
             best, text = value, f"{name} costs nothing and would give about {value:.3f}. "
     return text

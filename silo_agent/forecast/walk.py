@@ -135,5 +135,5 @@ class Walk:
 
 
 def _gradient(parameter: torch.nn.Parameter) -> NDArray[Any]:
-    found = parameter.grad
-    return np.zeros(parameter.numel()) if found is None else found.double().numpy().ravel()
+    gradient = parameter.grad
+    return np.zeros(parameter.numel()) if gradient is None else gradient.double().numpy().ravel()

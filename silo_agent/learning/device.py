@@ -58,5 +58,5 @@ def _driver() -> str:
         first = _DRIVER.read_text(encoding="utf-8").splitlines()[0]
     except (OSError, IndexError):
         return "unknown"
-    found = re.search(r"\d+(?:\.\d+)+", first)
-    return found[0] if found else "unknown"
+    version = re.search(r"\d+(?:\.\d+)+", first)
+    return version[0] if version else "unknown"

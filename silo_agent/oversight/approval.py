@@ -65,16 +65,16 @@ def sign_policy(policy: Policy, path: Path, credential: Credential) -> Path:
 
 def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
     """Return who has signed this policy, by URI. A signature that does not count is there by file, with its fault."""
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for file in sorted(path.parent.glob(f"{path.name}.*.sig")):
         try:
             with file.open("rb") as opened:
                 content = json.loads(opened.read(_MAX_SIGNATURE))
             certificate, signature = content["certificate"].encode(), bytes.fromhex(content["signature"])
-            found[trust.verify(certificate, approval_message(policy), signature, role=Role.OPERATOR).uri] = ""
+            faults[trust.verify(certificate, approval_message(policy), signature, role=Role.OPERATOR).uri] = ""
         except (CryptoError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            found[file.name] = str(error) if isinstance(error, CryptoError) else "cannot be read; sign again"
-    return found
+            faults[file.name] = str(error) if isinstance(error, CryptoError) else "cannot be read; sign again"
+    return faults
 
 
 def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Policy | None) -> None:
@@ -124,12 +124,12 @@ def predecessor_of(ledger: Ledger, state: Path, successor: Policy, replaces: Pat
     if digest is None:
         return None
     try:
-        policy, found = load_predecessor(replaces or _kept(state, digest), successor)
+        policy, digest_read = load_predecessor(replaces or _kept(state, digest), successor)
     except DocumentError as error:
         msg = f"policy {digest[:12]} is in force but cannot be read ({error}); give its file with --replaces"
         raise ApprovalError(msg) from None
-    if found != digest:
-        msg = f"policy {digest[:12]} is in force, but the given file is {found[:12]}; give the right file"
+    if digest_read != digest:
+        msg = f"policy {digest[:12]} is in force, but the given file is {digest_read[:12]}; give the right file"
         raise ApprovalError(msg)
     return policy
 

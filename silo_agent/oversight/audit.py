@@ -90,11 +90,11 @@ def _cosigned(
 ) -> Iterator[tuple[Cosignature, Signer]]:
     for item in export.cosigned:
         try:
-            found, signer = cosigner_of(trust, item, now=now, known=known)
+            shown, signer = cosigner_of(trust, item, now=now, known=known)
         except CryptoError as error:
             msg = f"the cosignature of entry {item.checkpoint.head.sequence} is not valid: {error}"
             raise ExportError(msg) from None
-        if found.signer != item.signer:
-            msg = f"a cosignature names {item.signer}, but {found.signer} signed it; ask {export.silo} for a new export"
+        if shown.signer != item.signer:
+            msg = f"a cosignature names {item.signer}, but {shown.signer} signed it; ask {export.silo} for a new export"
             raise ExportError(msg)
-        yield found, signer
+        yield shown, signer

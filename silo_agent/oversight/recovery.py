@@ -30,12 +30,12 @@ def checked(
     that this silo `kept`, whatever became of its signer.
     """
     trust, silo = credential.trust, credential.identity.name
-    found = [*(held_by(trust, item) for item in kept), *(cosigner_of(trust, item)[0] for item in handed)]
-    others = {item.checkpoint.silo for item in found} - {silo}
+    cosignatures = [*(held_by(trust, item) for item in kept), *(cosigner_of(trust, item)[0] for item in handed)]
+    others = {item.checkpoint.silo for item in cosignatures} - {silo}
     if others:
         msg = f"these cosignatures are of the ledger of {', '.join(sorted(others))}; give those of {silo}"
         raise CosignError(msg)
-    return found
+    return cosignatures
 
 
 def recover(

@@ -60,7 +60,7 @@ def stamped_heads(files: StateFolder, genesis: Genesis, entries: tuple[Entry, ..
 
     Raises `CertificateError` for one that does not count, `LedgerRolledBackError` if the ledger lacks the head of any.
     """
-    found = []
+    heads = []
     for path in files.stamps():
         try:
             content = json.loads(path.read_bytes())
@@ -74,8 +74,8 @@ def stamped_heads(files: StateFolder, genesis: Genesis, entries: tuple[Entry, ..
         except UnknownAuthorityError:
             at = None
         require_head(genesis, entries, head)
-        found.append(StampedHead(head, at))
-    return found
+        heads.append(StampedHead(head, at))
+    return heads
 
 
 class Stamping:

@@ -183,11 +183,11 @@ def _budgets(export: Export) -> list[float]:
         return []
     stated = [entry.event.budget for entry in export.entries if isinstance(entry.event, InForce)]
     now = stated[0] if stated else export.budget
-    found = [now]
+    budgets = [now]
     for entry in export.entries:
         now = entry.event.budget if isinstance(entry.event, InForce) else now
-        found.append(now)
-    return found
+        budgets.append(now)
+    return budgets
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> str:

@@ -99,8 +99,8 @@ def _line(one: Result) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _shown(found: Interval) -> str:
-    return f"{found.low:.3f} to {found.high:.3f}"
+def _shown(interval: Interval) -> str:
+    return f"{interval.low:.3f} to {interval.high:.3f}"
 
 
 if __name__ == "__main__":

@@ -66,17 +66,17 @@ def measured(case: Case, seed: int = SEED) -> Result:
     asked = expecting.Asked(patients, shares, case.prevalence, (case.effect,), HELD_OUT)
     if case.needs_files:
         about, tested = measurable(case, shares), [sum(case.sizes) * share for share in shares]
-        found = forecast(study, asked, about=about, runs=FOLDS)
-        (row,) = found.rows
+        forecasted = forecast(study, asked, about=about, runs=FOLDS)
+        (row,) = forecasted.rows
         said = widened(row.mean, [tested[m] for m in about], case.prevalence)
         own, quiet, together = _folds(study, case.records(seed), about, seed)
     else:
-        about, found = counted(study, asked), forecast(study, asked)
-        (row,) = found.rows
+        about, forecasted = counted(study, asked), forecast(study, asked)
+        (row,) = forecasted.rows
         said = row.mean
         cohorts = Held(case.records(seed), HELD_OUT, case.test(seed)).draw(study, seed)
         own, quiet, together = (_summary([areas]) for areas in _areas_of(study, cohorts, about, seed))
-    return Result(case.name, row, said, is_coin(found.figure, row), *own, max(quiet[0], together[0]))
+    return Result(case.name, row, said, is_coin(forecasted.figure, row), *own, max(quiet[0], together[0]))
 
 
 def measurable(case: Case, shares: Sequence[float]) -> tuple[int, ...]:
@@ -109,10 +109,10 @@ def _folds(
     study: Study, records: Mapping[str, Records], about: Sequence[int], seed: int
 ) -> tuple[tuple[float, float], ...]:
     """Mean and worst AUC of the study, of the same without noise, and of one regression, over all held-out fifths."""
-    found = []
+    folds = []
     for number, cohorts in enumerate(_fifths(records, seed)):
-        found.append(_areas_of(study, cohorts, about, seed + number))
-    return tuple(_summary(way) for way in zip(*found, strict=True))
+        folds.append(_areas_of(study, cohorts, about, seed + number))
+    return tuple(_summary(way) for way in zip(*folds, strict=True))
 
 
 def _fifths(records: Mapping[str, Records], seed: int) -> Iterator[Cohorts]:
@@ -150,9 +150,9 @@ def _area(said: Floats, test: Records, domain: int) -> _Area | None:
 
 def _summary(runs: Sequence[_Areas]) -> tuple[float, float]:
     """Mean and worst over the domains. In each the runs' areas are averaged by their pairs of patients."""
-    found = []
+    areas = []
     for of_runs in zip(*runs, strict=True):
         known = [area for area in of_runs if area is not None]
         if known:
-            found.append(float(np.average([area.value for area in known], weights=[area.pairs for area in known])))
-    return float(np.mean(found)), min(found)
+            areas.append(float(np.average([area.value for area in known], weights=[area.pairs for area in known])))
+    return float(np.mean(areas)), min(areas)

@@ -133,10 +133,10 @@ def diabetes() -> Records:
 def dealt(records: Records, sizes: tuple[int, ...], seed: int) -> Mapping[str, Records]:
     """So many patients by chance to each hospital."""
     order = np.random.default_rng(seed).permutation(records.patient_count)
-    found, start = {}, 0
+    by_silo, start = {}, 0
     for number, size in enumerate(sizes):
         chosen = np.zeros(records.patient_count, np.bool_)
         chosen[order[start : start + size]] = True
-        found[f"hospital-{number}"] = records.of_patients(chosen)
+        by_silo[f"hospital-{number}"] = records.of_patients(chosen)
         start += size
-    return found
+    return by_silo

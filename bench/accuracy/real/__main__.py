@@ -85,8 +85,8 @@ def main() -> int:
             return 1
         everything = Everything(name, tuple(given.epsilons), given.first + _splits(data))
         seeds = range(given.first, given.first + (given.seeds or SEEDS[name]))
-        found = each_seed(everything, data.study, data.source, seeds, workers=given.workers)
-        runs = collected(data, found)
+        measured = each_seed(everything, data.study, data.source, seeds, workers=given.workers)
+        runs = collected(data, measured)
         figures += judged(name, runs, given.epsilons)
         details[name] = {f"{method} {epsilon}": _detail(own) for (method, epsilon), own in runs.items()}
         if given.processes:
@@ -101,16 +101,16 @@ def main() -> int:
     return judge("real", figures, details)
 
 
-def collected(data: DataSet, found: Sequence[Found]) -> dict[Key, Runs]:
+def collected(data: DataSet, measured: Sequence[Found]) -> dict[Key, Runs]:
     """Runs by method. What has no noise was measured once for a split, and stands for all draws on it."""
     splits = _splits(data)
-    seeds = [one.seed for one in found]
-    own = {one.seed % splits: one for one in found if (HIERARCHICAL, None) in one.by}
+    seeds = [one.seed for one in measured]
+    own = {one.seed % splits: one for one in measured if (HIERARCHICAL, None) in one.by}
     groups = np.array(seeds if splits == 1 else [seed % splits for seed in seeds])
-    counted = np.mean([next(iter(one.by.values())).least for one in found], axis=0) >= data.least
+    counted = np.mean([next(iter(one.by.values())).least for one in measured], axis=0) >= data.least
 
     def runs(key: Key) -> Runs:
-        chosen: list[Judged] = [one.by[key] if key in one.by else own[one.seed % splits].by[key] for one in found]
+        chosen: list[Judged] = [one.by[key] if key in one.by else own[one.seed % splits].by[key] for one in measured]
         areas = np.array([judged.areas for judged in chosen])
         return Runs(areas, groups, counted, np.array([judged.ratio for judged in chosen]))
 

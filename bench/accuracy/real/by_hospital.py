@@ -61,8 +61,8 @@ class Measured:
             (self.domain, hospitals.by_domain),
             (self.complete, hospitals.on_complete),
         ):
-            found = np.mean([measure(scores, cohorts) for scores in models], axis=0)
-            kind.setdefault(method, []).append(found)
+            accuracy = np.mean([measure(scores, cohorts) for scores in models], axis=0)
+            kind.setdefault(method, []).append(accuracy)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def accuracies(files: Mapping[str, Path], draws: int, *, workers: int, processes
     measured = measure(splits, ten, noised, clear)
     own = flamby_accuracies([flamby.read_centre(file) for file in files.values()])
     rows = (*files, *private.study.data.domains)
-    found = [*figures(measured, own, tuple(files)), epsilon_figure(max(epsilons(private.study).values()))]
+    shown = [*figures(measured, own, tuple(files)), epsilon_figure(max(epsilons(private.study).values()))]
     if processes:
         name, drawn = SPLITS[0], measured.draws[0][:, : len(files)]
-        found += or_failure(PRIVATE, lambda: private_figures(run_split(private, files, name), splits[0], drawn))
-        found += or_failure(PUBLIC, lambda: public_figures(run_split(public, files, name), clear[0], ten[0]))
-    return ByHospital(found, accuracy_table(measured, rows), details(measured, own, rows))
+        shown += or_failure(PRIVATE, lambda: private_figures(run_split(private, files, name), splits[0], drawn))
+        shown += or_failure(PUBLIC, lambda: public_figures(run_split(public, files, name), clear[0], ten[0]))
+    return ByHospital(shown, accuracy_table(measured, rows), details(measured, own, rows))
 
 
 def measure(
@@ -161,10 +161,10 @@ def flamby_accuracies(centres: Sequence[flamby.Centre]) -> Array:
 
 def figures(measured: Measured, own: Array, silos: Sequence[str]) -> list[Figure]:
     """What is wanted of accuracy, and what came."""
-    found = []
+    judged = []
     for silo, value, wanted in zip(silos, own, ACCEPTED, strict=True):
         text = f"{wanted:.2f} +- {WITHIN:g}"
-        found.append(
+        judged.append(
             Figure(
                 f"FLamby's recipe on FLamby's split, {silo}", text, f"{value:.2f}", bool(abs(value - wanted) <= WITHIN)
             )
@@ -176,10 +176,10 @@ def figures(measured: Measured, own: Array, silos: Sequence[str]) -> list[Figure
     ):
         for silo, value, against in zip(silos, np.mean(ours, axis=0), np.mean(reference, axis=0), strict=True):
             text = f">= {against:.1f} - {POINTS:g}"
-            found.append(
+            judged.append(
                 Figure(f"no noise, against {other}, {silo}", text, f"{value:.1f}", bool(value >= against - POINTS))
             )
-    return found
+    return judged
 
 
 def epsilon_figure(epsilon: float) -> Figure:
@@ -204,8 +204,8 @@ def accuracy_table(measured: Measured, rows: Sequence[str]) -> list[str]:
 
 def ends(values: Array) -> tuple[float, float]:
     """The interval of the mean over splits. It counts noise and split; the patients are the same."""
-    found = Interval.of(values)
-    return found.least, found.most
+    interval = Interval.of(values)
+    return interval.least, interval.most
 
 
 def details(measured: Measured, own: Array, rows: Sequence[str]) -> dict[str, object]:

@@ -47,7 +47,7 @@ class Everything:
 
     def __call__(self, study: Study, cohorts: Cohorts, *, seed: int) -> Found:
         """Measure one seed."""
-        found: dict[Key, Judged] = {}
+        by_method: dict[Key, Judged] = {}
         first: Measured | None = None
         for epsilon in self.epsilons if seed >= self.splits else (*self.epsilons, None):
             for method, own in ((HIERARCHICAL, study), (POOLED, pooled_only(study))):
@@ -56,22 +56,22 @@ class Everything:
                 risks = [
                     outcome.model.predict(part.inputs, part.domains, part.images)[:, 1] for part in cohorts.measured
                 ]
-                found[method, epsilon] = Judged.of(outcome, cohorts, risks)
+                by_method[method, epsilon] = Judged.of(outcome, cohorts, risks)
                 first = first or outcome
             for method, weighted in ((FEDAVG, False), (WEIGHTED, True)):
                 plan, several = plan_of(self.name, epsilon, weighted=weighted)
                 recipe = fedavg.Recipe(plan, epsilon, several, weighted)
                 risks = recipe.risks(study, cohorts, seed=seed)
-                found[method, epsilon] = Judged.of(central.measured(study, cohorts, seed, risks), cohorts, risks)
+                by_method[method, epsilon] = Judged.of(central.measured(study, cohorts, seed, risks), cohorts, risks)
         if seed < self.splits:
             for method, run in ((CENTRAL, central.regression), (BOOSTING, central.boosting)):
                 risks = run(cohorts, seed=seed)
-                found[method, None] = Judged.of(central.measured(study, cohorts, seed, risks), cohorts, risks)
-            found[ALONE, None] = Judged.of(alone(study, cohorts, seed=seed))
+                by_method[method, None] = Judged.of(central.measured(study, cohorts, seed, risks), cohorts, risks)
+            by_method[ALONE, None] = Judged.of(alone(study, cohorts, seed=seed))
         if first is None:
             msg = "give at least one epsilon"
             raise ValueError(msg)
-        return Found(study, seed, first.exact, first.together, found)
+        return Found(study, seed, first.exact, first.together, by_method)
 
 
 def pooled_only(study: Study) -> Study:

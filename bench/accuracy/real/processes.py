@@ -35,8 +35,8 @@ def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder
     ran = federated(study_file, data.files, policy_text(data, study), folder / "federation")
     cohorts = data.source.draw(study, 0)
     risks = [ran.model.predict(test.inputs, test.domains)[:, 1] for test in cohorts.measured]
-    found = Judged.of(central.measured(study, cohorts, 0, risks), cohorts, risks)
-    start, mean = f"{name}, epsilon {EPSILON:g}, processes and sealed sums", float(np.nanmean(found.areas))
+    own = Judged.of(central.measured(study, cohorts, 0, risks), cohorts, risks)
+    start, mean = f"{name}, epsilon {EPSILON:g}, processes and sealed sums", float(np.nanmean(own.areas))
     beside = simulated(data, runs[HIERARCHICAL, EPSILON]) if (HIERARCHICAL, EPSILON) in runs else np.array([mean])
     return [
         Figure(

@@ -58,11 +58,11 @@ def diabetes(folder: Path) -> Tables:
     first: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: int(row["encounter_id"])):
         first.setdefault(row["patient_nbr"], SPECIALTIES.get(row["medical_specialty"], OTHER_SPECIALTY))
-    found: dict[str, list[Row]] = {silo: [] for silo in (*SPECIALTIES.values(), OTHER_SPECIALTY)}
+    by_silo: dict[str, list[Row]] = {silo: [] for silo in (*SPECIALTIES.values(), OTHER_SPECIALTY)}
     for row in rows:
         if row["discharge_disposition_id"] not in _ENDED:
-            found[first[row["patient_nbr"]]].append(_stay(row))
-    return found
+            by_silo[first[row["patient_nbr"]]].append(_stay(row))
+    return by_silo
 
 
 def _stay(row: Mapping[str, str]) -> Row:

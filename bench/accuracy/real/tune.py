@@ -35,12 +35,12 @@ def main() -> None:
         for method, (several, weighted) in METHODS.items():
             for epsilon in EPSILONS:
                 recipe = Recipe(plan, epsilon, several, weighted)
-                found = [
+                measured = [
                     central.measured(data.study, own, seed, recipe.risks(data.study, own, seed=seed))
                     for seed, own in enumerate(cohorts)
                 ]
-                mean = float(np.mean([one.mean for one in found]))
-                worst = float(np.mean([one.worst(data.least) for one in found]))
+                mean = float(np.mean([one.mean for one in measured]))
+                worst = float(np.mean([one.worst(data.least) for one in measured]))
                 best[method, epsilon] = max(
                     best.get((method, epsilon), (0.0, 0.0, plan)), (mean, worst, plan), key=lambda one: one[0]
                 )

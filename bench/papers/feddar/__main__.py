@@ -93,10 +93,10 @@ def main() -> int:
     details: dict[str, object] = {"seeds": seeds}
     for samples in sizes:
         draws = {seed: draw(seed, samples) for seed in seeds}
-        found, notes = measure(draws, sealed="sealed" not in chosen.without)
+        by_method, notes = measure(draws, sealed="sealed" not in chosen.without)
         if "studies" not in chosen.without:
-            found |= by_studies(draws, samples, notes, chosen.workers)
-        for method, values in found.items():
+            by_method |= by_studies(draws, samples, notes, chosen.workers)
+        for method, values in by_method.items():
             errors.setdefault(method, {})[samples] = values
             print(f"{samples:2d} samples, {method}: " + ", ".join(f"{value:.2e}" for value in values), flush=True)
         details[f"{samples} samples"] = notes
@@ -111,7 +111,7 @@ def by_studies(
     draws: Mapping[int, Experiment], samples: int, notes: Mapping[str, Any], workers: int
 ) -> dict[str, list[float]]:
     """Errors of the studies for each draw. `notes` has the rounds that the same methods needed."""
-    found = {}
+    errors = {}
     for name, (recipe, method, steps, sizes) in STUDIES.items():
         if samples in sizes:
             needed = max(outcome["rounds"] for outcome in notes[method])
@@ -119,8 +119,8 @@ def by_studies(
             outcomes = simulate_seeds(study, agents.Draws(samples), tuple(draws), workers=workers)
             models = [agents.model_of(outcome.model) for outcome in outcomes]
             pairs = zip(draws.values(), models, strict=True)
-            found[name] = [error(draw.test, model.coefficients) for draw, model in pairs]
-    return found
+            errors[name] = [error(draw.test, model.coefficients) for draw, model in pairs]
+    return errors
 
 
 def measure(
@@ -133,15 +133,15 @@ def measure(
         "FedRep": lambda seed, rate: baselines.fedrep(draws[seed], rate, seed, ROUNDS),
         "Separate FedAvg": lambda seed, rate: baselines.separate_fedavg(draws[seed], rate, seed, ROUNDS),
     }
-    found: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}
     notes: dict[str, object] = {}
     for name, method in methods.items():
         with np.errstate(over="ignore", invalid="ignore"):  # a rate that is too large diverges, and is not chosen
             tried = {rate: [method(seed, rate) for seed in draws] for rate in RATES[name]}
         notes[f"rate of {name}"] = best = min(tried, key=lambda rate: np.nan_to_num(np.mean(tried[rate]), nan=np.inf))
-        found[name] = tried[best]
-    found["best single model"] = [baselines.one_model(draw) for draw in draws.values()]
-    found["best model for each domain"] = [baselines.one_model_each_domain(draw) for draw in draws.values()]
+        errors[name] = tried[best]
+    errors["best single model"] = [baselines.one_model(draw) for draw in draws.values()]
+    errors["best model for each domain"] = [baselines.one_model_each_domain(draw) for draw in draws.values()]
     for name, recipe, steps in (
         (WA_EXACT, weighted_average, EXACT),
         (WA, weighted_average, FEW),
@@ -149,14 +149,14 @@ def measure(
         (SA, second_order, MANY),
     ):
         outcomes = [run(draws[seed], recipe, steps, plain_total, seed) for seed in draws]
-        found[name], notes[name] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
+        errors[name], notes[name] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
     if not sealed:
-        return found, notes
+        return errors, notes
     silos, began = Silos(CLIENTS), time.process_time()
     outcomes = [run(draws[seed], second_order, MANY, silos, seed) for seed in draws]
-    found[SEALED], notes[SEALED] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
+    errors[SEALED], notes[SEALED] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
     notes["sums"] = {"number": silos.sums, "cpu seconds": time.process_time() - began, "largest value": silos.largest}
-    return found, notes
+    return errors, notes
 
 
 def run(experiment: Experiment, recipe: Recipe, steps: Steps, total: Total, seed: int) -> Outcome:

@@ -34,11 +34,11 @@ def main() -> int:
             print(f"there is no mnist/ with MNIST's idx files in {asked.data}; give the folder with DATA=<folder>")
             return 1
         torch.set_num_threads(1)
-        found, details["mnist"] = mnist.parts(asked.data / "mnist", seeds, asked.workers, again=asked.again)
-        figures += found
+        of_part, details["mnist"] = mnist.parts(asked.data / "mnist", seeds, asked.workers, again=asked.again)
+        figures += of_part
     if asked.only != "mnist":
-        found, details["adult"] = adult.parts(asked.data, seeds)
-        figures += found
+        of_part, details["adult"] = adult.parts(asked.data, seeds)
+        figures += of_part
     return judge("local-global", figures, details)
 
 

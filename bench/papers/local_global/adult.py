@@ -102,25 +102,25 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA, help="folder with adult/adult.data and adult.test")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help=f"from {TUNING} on: tuning")
     given = parser.parse_args()
-    found, details = parts(given.data, given.seeds)
-    return judge("local-global-adult", found, details)
+    shown, details = parts(given.data, given.seeds)
+    return judge("local-global-adult", shown, details)
 
 
 def parts(data: Path = DATA, seeds: Sequence[int] = SEEDS) -> tuple[list[Figure], object]:
     """The rows of the table and what they follow from."""
     torch.set_num_threads(1)
     training, test = read(data, study(NARROW).data)
-    found: list[Measured] = []
+    measured: list[Measured] = []
     raw: list[dict[str, Guessed]] = []
     for seed in seeds:
         began = time.monotonic()
         own, inputs = on_seed(training, test, seed)
-        found += own
+        measured += own
         raw += inputs
         print(f"adult, seed {seed}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     epsilon = max(max(epsilons(study(width)).values()) for width in (NARROW, WIDE))
-    details = {"personal": dict(PERSONAL), "seeds": list(seeds), **_document(found, raw)}
-    return figures(found, raw, epsilon), details
+    details = {"personal": dict(PERSONAL), "seeds": list(seeds), **_document(measured, raw)}
+    return figures(measured, raw, epsilon), details
 
 
 # --- the study and its patients ---------------------------------------------------------------------------------------
@@ -155,12 +155,12 @@ def study(representation: int) -> Study:
 
 def read(data: Path, schema: DataSchema) -> tuple[Records, Records]:
     """The patients of the official training and test files whose race is White or Black."""
-    found = []
+    halves = []
     for part, dealt in zip(("training", "test"), tables.adult(data / "adult"), strict=True):
         rows = [{**row, "all": 0} for silo in dealt.values() for row in silo if row["race"] != "Other"]
         file = tables.write({"all": rows}, KEPT / part)["all"]
-        found.append(read_records(file, schema, ("row",)))
-    return found[0], found[1]
+        halves.append(read_records(file, schema, ("row",)))
+    return halves[0], halves[1]
 
 
 def deal(training: Records, test: Records, seed: int) -> Cohorts:
@@ -193,21 +193,21 @@ def on_seed(training: Records, test: Records, seed: int) -> tuple[list[Measured]
         measured = [Measured(**{**one, "guessed": _of_document(one["guessed"])}) for one in known["measured"]]
         return measured, [_of_document(one) for one in known["raw"]]
     cohorts = deal(training, test, seed)
-    found = []
+    on_models = []
     for width, models in ((NARROW, {PLAIN: 0.0, PROTECTED: PERSONAL["adversary"]}), (WIDE, {WIDER: 0.0})):
         shared = shared_models(study(width), cohorts, seed)
         for name, silo in cohorts.silos.items():
             for model, weight in models.items():
-                found.append(on_silo(shared, silo, weight, seed=seed, name=name, model=model))
+                on_models.append(on_silo(shared, silo, weight, seed=seed, name=name, model=model))
     raw = [on_inputs(silo) for silo in cohorts.silos.values()]
     KEPT.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(_document(found, raw)), encoding="utf-8")
-    return found, raw
+    kept.write_text(json.dumps(_document(on_models, raw)), encoding="utf-8")
+    return on_models, raw
 
 
-def _document(found: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]]) -> dict[str, Any]:
+def _document(measured: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]]) -> dict[str, Any]:
     inputs = [{name: asdict(one) for name, one in silo.items()} for silo in raw]
-    return {"measured": [asdict(one) for one in found], "raw": inputs}
+    return {"measured": [asdict(one) for one in measured], "raw": inputs}
 
 
 def _of_document(document: Mapping[str, Mapping[str, float]]) -> dict[str, Guessed]:
@@ -268,17 +268,17 @@ def guessed(silo: Silo, represent: Callable[[Records], Floats], *, crossed: bool
     x, asked = represent(silo.training), represent(silo.held_out)
     mean, deviation = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
     x, asked = (x - mean) / deviation, (asked - mean) / deviation
-    found = {}
+    by_model = {}
     for place, attribute in enumerate(ATTRIBUTES):
         known, true = _protected(silo.training, place), _protected(silo.held_out, place)
         told = scores(x, known, asked, 2, np.random.default_rng(0))[:, 1]
         trees = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, random_state=0).fit(x, known)
-        found[attribute] = Guessed(
+        by_model[attribute] = Guessed(
             attacker=_known(auc(told, true)),
             trees=_known(auc(trees.predict_proba(asked)[:, 1], true)),
             crossed=_known(attacker_auc(asked.astype(np.float32), true)) if crossed else None,
         )
-    return found
+    return by_model
 
 
 def _protected(records: Records, place: int) -> NDArray[np.int64]:
@@ -296,9 +296,9 @@ def _known(value: float | None) -> float:
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
-def figures(found: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]], epsilon: float) -> list[Figure]:
+def figures(measured: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]], epsilon: float) -> list[Figure]:
     """The rows: what is wanted, then the controls without which it would mean nothing."""
-    of = {model: [one for one in found if one.model == model] for model in (PLAIN, PROTECTED, WIDER)}
+    of = {model: [one for one in measured if one.model == model] for model in (PLAIN, PROTECTED, WIDER)}
     rows = [_guess_row(of[PROTECTED], attribute) for attribute in ATTRIBUTES]
     rows += [_lost_row(of[PROTECTED], of[other], other) for other in (PLAIN, WIDER)]
     rows.append(_beyond_majority(of[PROTECTED]))

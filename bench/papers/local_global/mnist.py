@@ -59,8 +59,8 @@ def parts(
     data: Path, seeds: Sequence[int] = SEEDS, workers: int = 1, *, again: bool = False
 ) -> tuple[list[Figure], object]:
     """The rows of the table and what they follow from."""
-    found = [measure(data, seed, workers, again=again) for seed in seeds]
-    return figures(found), found
+    runs = [measure(data, seed, workers, again=again) for seed in seeds]
+    return figures(runs), runs
 
 
 def measure(data: Path, seed: int, workers: int = 1, *, again: bool = False) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def measure(data: Path, seed: int, workers: int = 1, *, again: bool = False) -> 
         kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if kept["plan"] == plan:
             return kept
-    found = _measure(data, seed, workers, again=again) | {"plan": plan}
+    measured = _measure(data, seed, workers, again=again) | {"plan": plan}
     _KEPT.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    return found
+    path.write_text(json.dumps(measured) + "\n", encoding="utf-8")
+    return measured
 
 
 def _measure(data: Path, seed: int, workers: int, *, again: bool) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def _trained(run: Run, *, again: bool) -> dict[str, Any]:
     at_turn = traffic.values
     shared = run.fedavg(turn, run.plan.joint + 1, run.plan.rounds, traffic, curve)
     traffic.send(shared, run.plan.silos)
-    found = {
+    measured = {
         "plan": plan, "turn": turn, "shared": shared, "curve": curve, "turn values": at_turn,
         "values": traffic.values, "seconds": time.monotonic() - began,
     }  # fmt: skip
     _KEPT.mkdir(parents=True, exist_ok=True)
-    torch.save(found, path)
-    return found
+    torch.save(measured, path)
+    return measured
 
 
 def _join(run: Run, begin: tuple[Weights, Weights], models: Sequence[Weights], come: Newcomer) -> dict[str, Any]:
@@ -160,49 +160,49 @@ def _join(run: Run, begin: tuple[Weights, Weights], models: Sequence[Weights], c
     }
 
 
-def figures(found: Sequence[dict[str, Any]]) -> list[Figure]:
+def figures(runs: Sequence[dict[str, Any]]) -> list[Figure]:
     """What is wanted and what is shown of all seeds."""
-    values = np.array([one["values"] for one in found])
+    values = np.array([one["values"] for one in runs])
     share = 100.0 * float((values[:, 1] / values[:, 0]).max())
-    gain = Interval.of([one["local"][LOCAL_GLOBAL] - one["local"][FEDAVG] for one in found])
-    best = Interval.of([one["local"][LOCAL_GLOBAL] - max(one["curve"]) for one in found])
-    newest = min(one["joined"]["new"][UNDER_TOP] for one in found)
-    oldest = min(one["joined"]["old"][UNDER_TOP] for one in found)
+    gain = Interval.of([one["local"][LOCAL_GLOBAL] - one["local"][FEDAVG] for one in runs])
+    best = Interval.of([one["local"][LOCAL_GLOBAL] - max(one["curve"]) for one in runs])
+    newest = min(one["joined"]["new"][UNDER_TOP] for one in runs)
+    oldest = min(one["joined"]["old"][UNDER_TOP] for one in runs)
     moved = f"{share:.1f} % ({values[0, 1]:.3g} of {values[0, 0]:.3g})"
     shown = [
-        Figure(f"{kind} test, {name}", "shown", _spread([one[key][name] for one in found]), met=True)
+        Figure(f"{kind} test, {name}", "shown", _spread([one[key][name] for one in runs]), met=True)
         for kind, key in (("local", "local"), ("new", "new"))
-        for name in found[0][key]
+        for name in runs[0][key]
     ]
     return [
         Figure("values moved, LG-FedAvg of FedAvg", f"<= {MOST:g} %", moved, share <= MOST),
         Figure("local test, LG-FedAvg less FedAvg", ">= 0, interval too", _points(gain), gain.least >= 0.0),
         Figure("the same, less FedAvg's best round", "shown", _points(best), met=True),
         *shown,
-        Figure("new turned silo, under the top", f">= {LEAST_NEW:g} %", _each(found, "new"), newest >= LEAST_NEW),
-        Figure("old silos afterwards, the same bits", f">= {LEAST_OLD:g} %", _each(found, "old"), oldest >= LEAST_OLD),
+        Figure("new turned silo, under the top", f">= {LEAST_NEW:g} %", _each(runs, "new"), newest >= LEAST_NEW),
+        Figure("old silos afterwards, the same bits", f">= {LEAST_OLD:g} %", _each(runs, "old"), oldest >= LEAST_OLD),
         *(
-            Figure(f"{who}, {name}", "shown", _spread([one["joined"][key][name] for one in found]), met=True)
+            Figure(f"{who}, {name}", "shown", _spread([one["joined"][key][name] for one in runs]), met=True)
             for name in (ALL_LAYERS, TOGETHER)
             for who, key in (("new turned silo", "new"), ("old silos afterwards", "old"))
         ),
-        Figure("new turned silo, no study", "shown", _spread([one["joined"]["alone"] for one in found]), met=True),
+        Figure("new turned silo, no study", "shown", _spread([one["joined"]["alone"] for one in runs]), met=True),
         *(
             Figure(f"new turned silo, {FEW_DIGITS} digits, {name}", "shown", _spread(own), met=True)
             for name, own in zip(
-                (UNDER_TOP, "no study"), zip(*(one["joined"]["few"] for one in found), strict=True), strict=True
+                (UNDER_TOP, "no study"), zip(*(one["joined"]["few"] for one in runs), strict=True), strict=True
             )
         ),
     ]
 
 
-def _each(found: Sequence[dict[str, Any]], key: str) -> str:
-    return ", ".join(f"{one['joined'][key][UNDER_TOP]:.2f}" for one in found) + " %"
+def _each(runs: Sequence[dict[str, Any]], key: str) -> str:
+    return ", ".join(f"{one['joined'][key][UNDER_TOP]:.2f}" for one in runs) + " %"
 
 
 def _spread(values: Sequence[float]) -> str:
     return f"{np.mean(values):.2f} % ({min(values):.2f} to {max(values):.2f})"
 
 
-def _points(found: Interval) -> str:
-    return f"{found.mean:+.2f} points ({found.least:+.2f} to {found.most:+.2f})"
+def _points(interval: Interval) -> str:
+    return f"{interval.mean:+.2f} points ({interval.least:+.2f} to {interval.most:+.2f})"

@@ -119,11 +119,11 @@ def train(weights: Weights, digits: Digits, rng: np.random.Generator, training: 
 
 def _hidden(weights: Weights, inputs: torch.Tensor) -> list[torch.Tensor]:
     """The inputs, what each layer makes of them, and the logits last."""
-    found = [inputs]
+    layers = [inputs]
     for at in range(0, len(weights), 2):
-        made = torch.addmm(weights[at + 1], found[-1], weights[at].T)
-        found.append(made.relu_() if at + 2 < len(weights) else made)
-    return found
+        made = torch.addmm(weights[at + 1], layers[-1], weights[at].T)
+        layers.append(made.relu_() if at + 2 < len(weights) else made)
+    return layers
 
 
 def _joined(weights: Weights) -> tuple[torch.Tensor, Weights]:

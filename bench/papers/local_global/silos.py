@@ -79,8 +79,8 @@ class Silos:
         if self._pool is None:
             return [self.visit(visit, epochs) for visit in visits]
         sent = ((*visit[:2], [values.numpy() for values in visit[2]]) for visit in visits)
-        found = self._pool.map(_visited, sent, [epochs] * len(visits))
-        return [[torch.from_numpy(values) for values in weights] for weights in found]
+        trained = self._pool.map(_visited, sent, [epochs] * len(visits))
+        return [[torch.from_numpy(values) for values in weights] for weights in trained]
 
     def visit(self, visit: Visit, epochs: int) -> Weights:
         """One of them, here."""
@@ -105,8 +105,8 @@ def _visited(sent: tuple[int, tuple[int, ...], list[np.ndarray]], epochs: int) -
     if _silos is None:
         msg = "a worker has no digits"
         raise RuntimeError(msg)
-    found = _silos.visit((silo, purpose, [torch.from_numpy(values) for values in weights]), epochs)
-    return [values.numpy() for values in found]
+    trained = _silos.visit((silo, purpose, [torch.from_numpy(values) for values in weights]), epochs)
+    return [values.numpy() for values in trained]
 
 
 class Run:

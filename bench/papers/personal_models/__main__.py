@@ -40,34 +40,34 @@ def synthetic_part(heterogeneity: float, way: str, seeds: list[int], rounds: int
         print(f"synthetic {heterogeneity} {way}, {what}, {time.process_time() - began:.0f} s", flush=True)
 
     settings = SETTINGS[heterogeneity]
-    found = stack.train(
+    accuracies = stack.train(
         settings, stack.Way(doubled=WAYS[way], rounds=rounds), synthetic.draw(heterogeneity, seeds), seeds, told
     )
     names = [SHARED, *(method.name for method in settings.methods)]
     return {
-        "accuracies": {name: found[:, at].tolist() for at, name in enumerate(names)},
+        "accuracies": {name: accuracies[:, at].tolist() for at, name in enumerate(names)},
         "seconds": time.process_time() - began,
     }
 
 
 def synthetic_figures(heterogeneity: float, way: str, part: dict[str, Any]) -> list[Figure]:
     """One line for each method."""
-    found = {name: np.array(values) for name, values in part["accuracies"].items()}
+    accuracies = {name: np.array(values) for name, values in part["accuracies"].items()}
     lines = []
-    for name, values in found.items():
+    for name, values in accuracies.items():
         printed = PRINTED[heterogeneity].get(name)
         beside = "not in the paper" if printed is None else f"paper {printed:.1f}"
         measured = f"{values.mean():.2f}"
         for other in (SHARED, _ALONE):
             if name not in (SHARED, other):
-                measured += f", less {other} {Interval.of(values - found[other]).signed(2)}"
+                measured += f", less {other} {Interval.of(values - accuracies[other]).signed(2)}"
         lines.append(Figure(f"synthetic {heterogeneity:g}, {way}, {name}", beside, measured, met=True))
     return lines
 
 
 def hospital_figures(name: str, part: dict[str, Any]) -> list[Figure]:
     """AUC of the hospitals' held-out patients in the mean, and what personal models add to it."""
-    found = {method: np.array(values) for method, values in part["aucs"].items()}
+    areas = {method: np.array(values) for method, values in part["aucs"].items()}
     return [
         Figure(
             f"{name}, {method}",
@@ -76,11 +76,11 @@ def hospital_figures(name: str, part: dict[str, Any]) -> list[Figure]:
             + (
                 ""
                 if method == hospitals.SHARED
-                else f", less shared {Interval.of(values - found[hospitals.SHARED]).signed(4)}"
+                else f", less shared {Interval.of(values - areas[hospitals.SHARED]).signed(4)}"
             ),
             met=True,
         )
-        for method, values in found.items()
+        for method, values in areas.items()
     ]
 
 

@@ -80,38 +80,38 @@ def measure(name: str, splits: int, data: Path, first: int = 0) -> dict[str, Any
     with tempfile.TemporaryDirectory() as folder:
         loaded = data_sets.load(name, data, Path(folder))
         study = study_of(name, loaded.study)
-        found = []
+        by_hospital = []
         for seed in range(first, first + splits):
             cohorts = loaded.source.draw(study, seed)
-            found.append(of_split(name, simulate(study, cohorts, seed=seed).model, cohorts, seed))
+            by_hospital.append(of_split(name, simulate(study, cohorts, seed=seed).model, cohorts, seed))
             print(f"{name}, split {seed}, {time.process_time() - began:.0f} s", flush=True)
-    hospitals = [silo for silo in found[0] if all(silo in split for split in found)]
+    hospitals = [silo for silo in by_hospital[0] if all(silo in split for split in by_hospital)]
     return {
         "hospitals": hospitals,
         "aucs": {
-            method: [float(np.mean([split[silo][method] for silo in hospitals])) for split in found]
+            method: [float(np.mean([split[silo][method] for silo in hospitals])) for split in by_hospital]
             for method in (SHARED, *METHODS)
         },
-        "by_hospital": found,
+        "by_hospital": by_hospital,
         "seconds": time.process_time() - began,
     }
 
 
 def of_split(name: str, shared: SharedModel, cohorts: Cohorts, seed: int) -> dict[str, dict[str, float]]:
     """AUC by hospital and method on the hospital's held-out patients."""
-    found = {}
+    by_method = {}
     for hospital, silo in cohorts.silos.items():
         test = silo.held_out
         if min(np.bincount(test.labels, minlength=2)) < LEAST:
             continue
-        found[hospital] = {SHARED: _auc(shared, test)}
+        by_method[hospital] = {SHARED: _auc(shared, test)}
         for method, terms in METHODS.items():
             plan = Personal.model_validate({**TRAINING[name], **terms})
             own = PersonalModel.start(shared).train(
                 shared, silo.training, plan, entropy=RepeatableEntropy("personal", seed, hospital)
             )
-            found[hospital][method] = _auc(own, test)
-    return found
+            by_method[hospital][method] = _auc(own, test)
+    return by_method
 
 
 def _auc(model: SharedModel | PersonalModel, test: Records) -> float:

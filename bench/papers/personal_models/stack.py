@@ -122,15 +122,15 @@ class Stack:
         logits = self.weights[2] @ hidden + self.weights[3]
         logits = logits.softmax(dim=-2) if self.way.doubled else logits
         own = logits.gather(-2, y[:, None, None, :].expand(-1, _ALL, -1, -1)).squeeze(-2)
-        found = (logits.logsumexp(dim=-2) - own).mean(dim=-1)
-        held = torch.zeros_like(found)
+        loss = (logits.logsumexp(dim=-2) - own).mean(dim=-1)
+        held = torch.zeros_like(loss)
         held[:, _COSINE] = cosine.turned(features[:, _COSINE], reference)
         both = reference.expand(-1, 2, -1, -1)
         compared = mk_mmd.compare(features[:, _MK_MMD].view(-1, 2, 2, *features.shape[2:]), both[:, None])
         fresh = mk_mmd.kernel_weights(compared.statistics()[:, :, 0])
         held[:, _MK_MMD] = compared.mmd(np.stack([fresh, self.kept], axis=1)).flatten(1)
         held[:, _DEEP] = self.deep.distances(features[:, _DEEP], both).view(-1, 2)
-        return found + self._mu * held
+        return loss + self._mu * held
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> None:
         """One step of every model. The gradient of Ditto's distance is added to that of the losses."""
@@ -203,9 +203,9 @@ def _by_seed(values: torch.Tensor) -> torch.Tensor:
 def _start(seed: int) -> list[torch.Tensor]:
     """The same first weights for all models of a seed."""
     drawn = torch.Generator().manual_seed(seed)
-    found = []
+    weights = []
     for inputs, outputs in ((FEATURES, HIDDEN), (HIDDEN, CLASSES)):
         for width in (inputs, 1):
             values = (2.0 * torch.rand(outputs, width, generator=drawn) - 1.0) * inputs**-0.5
-            found.append(values.repeat(CLIENTS, _ALL, 1, 1))
-    return found
+            weights.append(values.repeat(CLIENTS, _ALL, 1, 1))
+    return weights

@@ -42,10 +42,10 @@ def _clients(heterogeneity: float, drawn: torch.Generator) -> list[tuple[torch.T
     def normal(*size: int) -> torch.Tensor:
         return torch.randn(*size, generator=drawn)
 
-    found = []
+    clients = []
     for _ in range(CLIENTS):
         x = heterogeneity * normal(1) + normal(FEATURES) + deviations * normal(_RECORDS, FEATURES)
         first, second = (heterogeneity * normal(1) for _ in range(2))
         hidden = (x @ (first + normal(FEATURES, HIDDEN)) + first + normal(HIDDEN)) / _TEMPERATURE
-        found.append((x, (hidden @ (second + normal(HIDDEN, CLASSES)) + second + normal(CLASSES)).argmax(dim=1)))
-    return found
+        clients.append((x, (hidden @ (second + normal(HIDDEN, CLASSES)) + second + normal(CLASSES)).argmax(dim=1)))
+    return clients

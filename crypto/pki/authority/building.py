@@ -47,9 +47,9 @@ class Request:
 def read_request(request: bytes) -> Request:
     """Read a party's request, PEM or DER (PKCS #10). Raises `EnrolmentError` unless it proves a key of ECDSA P-256."""
     try:
-        found = _load(request)
-        key = _proven(found)
-        return Request(subject_of(found), hosts_of(extension(found, x509.SubjectAlternativeName)), key)
+        loaded = _load(request)
+        key = _proven(loaded)
+        return Request(subject_of(loaded), hosts_of(extension(loaded, x509.SubjectAlternativeName)), key)
     except (ValueError, TypeError, UnsupportedAlgorithm, CertificateError):
         msg = "the file is no signing request with a FedWard identity; make the request with FedWard's enrolment"
         raise EnrolmentError(msg) from None
@@ -58,10 +58,10 @@ def read_request(request: bytes) -> Request:
 def read_authority_request(request: bytes) -> tuple[str, ec.EllipticCurvePublicKey]:
     """Return name and key of an issuing or timestamping authority's request. Raises `EnrolmentError`."""
     try:
-        found = _load(request)
-        names = [str(one.value) for one in found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
-        plain = len(names) == 1 and len(found.extensions) == 0
-        key = _proven(found)
+        loaded = _load(request)
+        names = [str(one.value) for one in loaded.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+        plain = len(names) == 1 and len(loaded.extensions) == 0
+        key = _proven(loaded)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         plain = False
     if not plain:
@@ -76,9 +76,9 @@ def _load(request: bytes) -> x509.CertificateSigningRequest:
     return x509.load_der_x509_csr(request)
 
 
-def _proven(found: x509.CertificateSigningRequest) -> ec.EllipticCurvePublicKey:
-    key = found.public_key()
-    if not found.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey) or not is_p256(key):
+def _proven(request: x509.CertificateSigningRequest) -> ec.EllipticCurvePublicKey:
+    key = request.public_key()
+    if not request.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey) or not is_p256(key):
         msg = "the request does not prove an ECDSA P-256 key; make a new request with FedWard's enrolment"
         raise EnrolmentError(msg)
     return key

@@ -200,9 +200,9 @@ def keys(
     """
     with diagnosed():
         require_new(out)
-        found = IssuingAuthority.load(folder, passphrase=passphrase(confirm=False)).keys()
-        write_new(out, "".join(f"{uri} {key}\n" for uri, key in sorted(found.items())).encode(), secret=False)
-        typer.echo(f"{out} has {len(found)} keys: compare each with its party")
+        by_uri = IssuingAuthority.load(folder, passphrase=passphrase(confirm=False)).keys()
+        write_new(out, "".join(f"{uri} {key}\n" for uri, key in sorted(by_uri.items())).encode(), secret=False)
+        typer.echo(f"{out} has {len(by_uri)} keys: compare each with its party")
 
 
 def revoke(  # noqa: PLR0917  # typer calls it, by name
@@ -273,10 +273,10 @@ def crl(
 
 def register(folder: Folder) -> None:
     """Check the register's chain and print it, one JSON object a line; its head, to note down, goes to stderr."""
-    with diagnosed(), Register.open(folder) as found:
-        for entry in found.entries():
+    with diagnosed(), Register.open(folder) as register:
+        for entry in register.entries():
             typer.echo(json.dumps(dict(entry), sort_keys=True))
-        typer.echo(f"the register is whole, SHA-256 {found.head()}", err=True)
+        typer.echo(f"the register is whole, SHA-256 {register.head()}", err=True)
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
@@ -291,14 +291,14 @@ def _is_issuing(folder: Path) -> bool:
 def _keys(path: Path) -> dict[str, str]:
     """What `keys` wrote. Raises `EnrolmentError`, also for a party with two keys."""
     try:
-        found = read_peers(path)
+        by_uri = read_peers(path)
     except CertificateError as error:
         raise EnrolmentError(str(error)) from None
-    several = sorted(uri for uri, some in found.items() if len(some) > 1)
+    several = sorted(uri for uri, some in by_uri.items() if len(some) > 1)
     if several:
         msg = f"{path.name} has several keys of {', '.join(several)}; leave the one that the party has"
         raise EnrolmentError(msg)
-    return {uri: next(iter(some)) for uri, some in found.items()}
+    return {uri: next(iter(some)) for uri, some in by_uri.items()}
 
 
 def _digest(key: str | None) -> str | None:

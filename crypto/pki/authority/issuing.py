@@ -143,12 +143,12 @@ class IssuingAuthority:
     def concerns(self, now: datetime | None = None) -> list[str]:
         """Return what the authority's keeper must do soon, so that nothing ends: a sentence for each."""
         now, lists = now or datetime.now(UTC), self._root_lists()
-        found = []
+        told = []
         for root in self._bundle.roots:
             newest = lists.newest(root)
             if root.ends > now and (newest is None or newest.until - now < _LIST_SOON):
                 until = "is missing" if newest is None else f"is fresh until {newest.until:%Y-%m-%d %H:%M} UTC"
-                found.append(
+                told.append(
                     f"the revocation list of {root.kind} {root.name!r} {until}, and without a fresh one nobody is"
                     f" accepted: make the next one there (`fedward-authority crl`) and bring it as {ROOT_LISTS_FILE}"
                 )
@@ -156,14 +156,12 @@ class IssuingAuthority:
             try:
                 self._require_newest(register)
             except EnrolmentError as fault:
-                found.append(str(fault))
+                told.append(str(fault))
         for one in (self._me, *self._bundle.roots):
             if now < one.ends < now + _END_SOON:
                 mend = "make a new root" if one.above is None else f"have the root delegate to {REQUEST_FILE} again"
-                found.append(
-                    f"{one.kind} {one.name!r} ends on {one.ends:%Y-%m-%d}: {mend} (docs/handbook/authority.md)"
-                )
-        return found
+                told.append(f"{one.kind} {one.name!r} ends on {one.ends:%Y-%m-%d}: {mend} (docs/handbook/authority.md)")
+        return told
 
     def redeem(self, request: bytes, token: Token, *, now: datetime | None = None) -> bytes:
         """Certify a party for the first time; return the certificate (PEM).
@@ -387,10 +385,10 @@ class IssuingAuthority:
     @lru_cache(maxsize=1)  # noqa: B019  # as above
     def _readmissions(self, seen: Stamp) -> Mapping[tuple[Subject, tuple[str, ...]], Sequence[Admission]]:
         """The roots' readmissions by party and hosts. `seen` changes with the file."""
-        found: dict[tuple[Subject, tuple[str, ...]], list[Admission]] = {}
+        by_subject: dict[tuple[Subject, tuple[str, ...]], list[Admission]] = {}
         for one in [] if seen is None else readmission.read(self._folder / READMISSIONS_FILE):
-            found.setdefault((one.subject, one.hosts), []).append(one)
-        return found
+            by_subject.setdefault((one.subject, one.hosts), []).append(one)
+        return by_subject
 
 
 def _require_recorded(register: Register, holder: Holder, held: Admission, key: str) -> None:
@@ -452,10 +450,10 @@ def _marks(entry: Entry) -> list[tuple[int, str]]:
     what = entry.get("identity") or f"the issuing authority {entry.get('name')!r}"
     if entry["kind"] == REDEMPTION:  # who redeemed a token could redeem it again, long after the certificate has ended
         return [(int(entry["serial"], 16), f"the admission of {what}, here")]
-    found = [(int(entry["serial"], 16), f"the {entry['kind']} of {what}" if "identity" in entry else str(what))]
+    marks = [(int(entry["serial"], 16), f"the {entry['kind']} of {what}" if "identity" in entry else str(what))]
     if entry["kind"] == CERTIFICATE and "admission" in entry:
-        found.append((int(entry["admission"], 16), f"the admission of {what}, here"))
-    return found
+        marks.append((int(entry["admission"], 16), f"the admission of {what}, here"))
+    return marks
 
 
 def _taken_back(admission: Admission, since: datetime) -> str:

@@ -54,10 +54,10 @@ class Mark:
     def read(cls, list_pem: bytes) -> Self | None:
         """The mark in a list that this authority made; None if it has none, as those of 0.6."""
         try:
-            found = x509.load_pem_x509_crl(list_pem).extensions.get_extension_for_oid(LIST_OID).value
+            extension = x509.load_pem_x509_crl(list_pem).extensions.get_extension_for_oid(LIST_OID).value
         except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
             return None
-        text = found.value[2:].decode() if isinstance(found, x509.UnrecognizedExtension) else ""
+        text = extension.value[2:].decode() if isinstance(extension, x509.UnrecognizedExtension) else ""
         entries, _, sha256 = text.partition(" ")
         return cls(int(entries), sha256) if entries.isdecimal() else None
 

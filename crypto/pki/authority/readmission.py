@@ -36,14 +36,14 @@ def read(path: Path) -> list[Admission]:
         msg = f"{path.name} cannot be read ({error.strerror}); fix its owner"
         raise CertificateError(msg) from None
     try:
-        found = json.loads(content) if len(content) <= _MAX_BYTES else None
+        listed = json.loads(content) if len(content) <= _MAX_BYTES else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list):
+        listed = None
+    if not isinstance(listed, list):
         msg = f"{path.name} is not what `fedward-authority readmit` wrote; carry it over again"
         raise CertificateError(msg)
     try:
-        return [Admission.from_json(one) for one in found]
+        return [Admission.from_json(one) for one in listed]
     except CertificateError as error:
         msg = f"{path.name}: {error}"
         raise CertificateError(msg) from None

@@ -154,11 +154,11 @@ class Register:
 
         Raises `EnrolmentError` if there is none.
         """
-        found = [one for one in self.own() if one["kind"] == AUTHORITY and one["name"] == name]
-        if not found:
+        entries = [one for one in self.own() if one["kind"] == AUTHORITY and one["name"] == name]
+        if not entries:
             msg = f"this root delegated to no authority {name!r}; see `register`"
             raise EnrolmentError(msg)
-        return int(found[-1]["serial"], 16)
+        return int(entries[-1]["serial"], 16)
 
     def redeem(self, admission: Admission, key: str) -> None:
         """Append that a token was redeemed by the key with this fingerprint, durably.
@@ -187,9 +187,9 @@ class Register:
 
     def own(self) -> list[Entry]:
         """Return the entries of this root itself, without those of the roots before it. Raises as `entries`."""
-        found = self.entries()
-        begins = [number for number, one in enumerate(found, 1) if one["kind"] == SUCCESSION]
-        return found[begins[-1] :] if begins else found
+        entries = self.entries()
+        begins = [number for number, one in enumerate(entries, 1) if one["kind"] == SUCCESSION]
+        return entries[begins[-1] :] if begins else entries
 
     def revoke(self, serial: int, since: datetime, what: str, reason: str) -> None:
         """Append a revocation, durably. Raises `EnrolmentError`."""
@@ -314,8 +314,8 @@ def _sign_head(folder: Path, index: Index, key: ec.EllipticCurvePrivateKey) -> N
 def _read_head(folder: Path) -> Head | None:
     """Read what was signed last; None if there is no file. Raises `EnrolmentError`."""
     try:
-        found = json.loads((folder / HEAD_FILE).read_bytes())
-        return Head(int(found["entries"]), str(found["sha256"]), bytes.fromhex(found["signature"]))
+        fields = json.loads((folder / HEAD_FILE).read_bytes())
+        return Head(int(fields["entries"]), str(fields["sha256"]), bytes.fromhex(fields["signature"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

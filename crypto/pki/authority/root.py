@@ -194,7 +194,7 @@ def readmit(
 
 def _with_keys(admitted: Sequence[Admitted], keys: Mapping[str, str]) -> list[tuple[Admitted, str]]:
     """Return who is admitted with a key. Raises `EnrolmentError`."""
-    found = []
+    keyed = []
     for one in admitted:
         uri = one.subject.identity.uri
         given, named = keys.get(uri), one.key
@@ -206,14 +206,14 @@ def _with_keys(admitted: Sequence[Admitted], keys: Mapping[str, str]) -> list[tu
             raise EnrolmentError(msg)
         key = named or given
         if key is not None:
-            found.append((one, key))
-    if not found:
+            keyed.append((one, key))
+    if not keyed:
         msg = (
             "nobody is admitted now whose key is known, so there is nobody to admit again; make tokens with"
             " `fedward-authority admit`, or bring the keys that redeemed them (`fedward-authority keys`) with --keys"
         )
         raise EnrolmentError(msg)
-    return found
+    return keyed
 
 
 def _admission(  # noqa: PLR0917  # what the root promises has so many parts

@@ -49,10 +49,10 @@ class Link:
 
     def lists(self, tag: str | None = None) -> tuple[str | None, bytes | None]:
         """Fetch `crls.pem` with its tag; None in the place of bytes if it is what it was under `tag`."""
-        status, body, found = self._ask("GET", "/crls.pem", {} if tag is None else {"If-None-Match": tag})
+        status, body, tag_now = self._ask("GET", "/crls.pem", {} if tag is None else {"If-None-Match": tag})
         if status == http.client.NOT_MODIFIED:
             return tag, None
-        return found, self._ok(status, body)
+        return tag_now, self._ok(status, body)
 
     def timestamp(self, query: bytes) -> bytes:
         """Have a query (`timestamps.query_for`) stamped; return the reply. Raises `EnrolmentError`."""
@@ -76,13 +76,13 @@ class Link:
         headers = {**headers, "Content-Type": "application/pkcs10", "Content-Transfer-Encoding": "base64"}
         status, body, _ = self._ask("POST", f"{_EST}/{what}", headers, base64.encodebytes(der), shown)
         try:
-            found = pkcs7.load_der_pkcs7_certificates(base64.b64decode(self._ok(status, body)))
+            certificates = pkcs7.load_der_pkcs7_certificates(base64.b64decode(self._ok(status, body)))
         except (ValueError, binascii.Error):
-            found = []
-        if not found:
+            certificates = []
+        if not certificates:
             msg = f"{self.url} answers without a certificate; check that this is the issuing authority"
             raise EnrolmentError(msg)
-        return to_pem(found[0])
+        return to_pem(certificates[0])
 
     def _get(self, path: str, shown: Shown | None) -> tuple[int, bytes]:
         status, body, _ = self._ask("GET", path, {}, b"", shown)

@@ -103,8 +103,8 @@ def live_lists(credential: Credential, now: datetime) -> list[Listed]:
         for one in bundle.all
         if one.ends < now or (one.above and lists.revoked(one.above, one.certificate.serial_number))
     }
-    found = [(one, lists.newest(one)) for one in bundle.all if one.fingerprint not in gone]
-    return sorted(((one, newest) for one, newest in found if newest is not None), key=lambda pair: pair[1].until)
+    pairs = [(one, lists.newest(one)) for one in bundle.all if one.fingerprint not in gone]
+    return sorted(((one, newest) for one, newest in pairs if newest is not None), key=lambda pair: pair[1].until)
 
 
 def fades(one: RevocationList, now: datetime) -> bool:
@@ -124,7 +124,7 @@ def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     than those that are offered stay. Raises `CertificateError`, also if the authority has a root more than this party:
     what the others vouch for was taken then; `EnrolmentError`.
     """
-    found, lists_pem = link.lists(tag if files.lists.exists() else None)
+    tag_now, lists_pem = link.lists(tag if files.lists.exists() else None)
     if lists_pem is None:
         return tag
     kept = files.lists.read_bytes() if files.lists.exists() else b""
@@ -134,7 +134,7 @@ def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     replace(files.lists, lists_pem)
     if fault is not None:
         raise CertificateError(fault)
-    return found
+    return tag_now
 
 
 def look(authority: Path, url: str, proxy: str | None = None) -> Standing:

@@ -92,8 +92,8 @@ def require_apart(hooked: GradSampleModule, optimizer: torch.optim.Optimizer, lo
             _refuse_batch("the loss of a record changes with the other records of its batch")
         gradients = torch.autograd.grad(alone.sum(), list(parts.values()), materialize_grads=True)
         largest = torch.stack([gradient.abs().max() for gradient in gradients])
-        for (name, found), gradient in zip(sampled.items(), gradients, strict=True):
-            own = torch.zeros_like(gradient) if found is None else found[record]
+        for (name, sample), gradient in zip(sampled.items(), gradients, strict=True):
+            own = torch.zeros_like(gradient) if sample is None else sample[record]
             if not _close(own, gradient, largest):
                 raise Refused(
                     Reason.NO_PER_SAMPLE_GRADIENT,
@@ -115,9 +115,9 @@ def _stepped(optimizer: torch.optim.Optimizer) -> set[int]:
     return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
-def _close(found: torch.Tensor, expected: torch.Tensor, scale: torch.Tensor) -> bool:
+def _close(computed: torch.Tensor, expected: torch.Tensor, scale: torch.Tensor) -> bool:
     # The comparison is False if a value is not a number.
-    return bool((found - expected).abs().max() <= _CLOSE * scale.detach().abs().max())
+    return bool((computed - expected).abs().max() <= _CLOSE * scale.detach().abs().max())
 
 
 def _leaves(result: torch.Tensor) -> Iterator[torch.Tensor]:

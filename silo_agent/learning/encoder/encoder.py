@@ -220,8 +220,8 @@ def feature_parts(
         if rows is not None:
             x, pixels = _filled(x, rows), None if pixels is None else _filled(pixels, rows)
         with torch.no_grad():
-            found = read(x, pixels)[:count]
-        yield found
+            features = read(x, pixels)[:count]
+        yield features
 
 
 def most_rows(encoder: Encoder) -> int:

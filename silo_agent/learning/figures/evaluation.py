@@ -164,14 +164,14 @@ def results_from_histograms(
         if fitted:
             fits = [_fit(cells, noise_sd, edges) for cells in domains]
         aucs = [
-            _domain_auc(cells, noise_sd, rng) if found is None else _estimate(found.auc())
-            for cells, found in zip(domains, fits, strict=True)
+            _domain_auc(cells, noise_sd, rng) if fit is None else _estimate(fit.auc())
+            for cells, fit in zip(domains, fits, strict=True)
         ]
     return tuple(
         _withheld(smallest, with_auc=area is not None)
         if cells.sum() < smallest
-        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area, found=found, family=family)
-        for cells, area, found in zip(domains, aucs, fits, strict=True)
+        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area, fit=fit, family=family)
+        for cells, area, fit in zip(domains, aucs, fits, strict=True)
     )
 
 
@@ -234,13 +234,13 @@ def _domain_result(
     *,
     rng: np.random.Generator,
     area: Estimate | None,
-    found: Fit | None,
+    fit: Fit | None,
     family: OfClasses,
 ) -> DomainResult:
     shares = [intervals.share(own, where, noise_sd) for own, where in zip(cells, right, strict=True)]
     accuracy = intervals.share(cells.ravel(), right.ravel(), noise_sd)
-    narrow = None if found is None else found.accuracy(right)
-    ratio = None if accuracy is None else expected_observed(cells, noise_sd, edges, family, found)
+    narrow = None if fit is None else fit.accuracy(right)
+    ratio = None if accuracy is None else expected_observed(cells, noise_sd, edges, family, fit)
     return DomainResult(
         auc=area,
         accuracy=_share(narrow or accuracy),
@@ -253,12 +253,12 @@ def _domain_result(
     )
 
 
-def _share(found: intervals.Interval | None) -> Estimate:
-    return _UNKNOWN if found is None else _estimate(intervals.clipped(found))
+def _share(interval: intervals.Interval | None) -> Estimate:
+    return _UNKNOWN if interval is None else _estimate(intervals.clipped(interval))
 
 
-def _estimate(found: intervals.Interval) -> Estimate:
-    return Estimate(*(float(value) for value in found))
+def _estimate(interval: intervals.Interval) -> Estimate:
+    return Estimate(*(float(value) for value in interval))
 
 
 def _fit(cells: NDArray[np.float64], noise_sd: float, edges: NDArray[np.float64]) -> Fit | None:

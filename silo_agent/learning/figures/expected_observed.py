@@ -26,7 +26,7 @@ _ALONE: Final = 0.25
 
 
 def expected_observed(
-    cells: NDArray[np.float64], noise_sd: float, edges: NDArray[np.float64], family: OfClasses, found: Fit | None
+    cells: NDArray[np.float64], noise_sd: float, edges: NDArray[np.float64], family: OfClasses, fit: Fit | None
 ) -> Interval | None:
     """(ratio, low, high) from the domain's cells (C, bins) or (C, 2 bins), or from the risk that is fitted to them.
 
@@ -37,14 +37,14 @@ def expected_observed(
     pair, summed = family.calibration_cells(cells)
     counts = pair[:bins] + pair[bins:]
     claims = family.claimed(edges, counts).sum(axis=0)
-    below, above = _open(np.maximum(counts if found is None else found.patients, 0.0), claims, family.ends(edges))
-    expected = float(claims @ (counts if found is None else found.patients))
+    below, above = _open(np.maximum(counts if fit is None else fit.patients, 0.0), claims, family.ends(edges))
+    expected = float(claims @ (counts if fit is None else fit.patients))
     if expected <= 0.0 or below + above > _MOST_OPEN * expected:
         return None
-    if found is None:
+    if fit is None:
         ratio = quotient(np.tile(claims, 2), np.repeat([0.0, 1.0], bins), pair, noise_sd * math.sqrt(summed))
     else:
-        ratio = found.expected_observed(claims)
+        ratio = fit.expected_observed(claims)
     if ratio is None or ratio[0] > LARGEST_RATIO:
         return None
     value, low, high = ratio[0], ratio[1] * (1.0 - below / expected), ratio[2] * (1.0 + above / expected)

@@ -61,7 +61,7 @@ def quotient(
 
 def mean(shares: Sequence[Interval | None]) -> Interval | None:
     """The mean of independent shares, or None if one is missing. Limits by MOVER (Donner and Zou 2012)."""
-    known = [found for found in shares if found is not None]
+    known = [share for share in shares if share is not None]
     if len(known) < len(shares):
         return None
     estimates, lows, highs = (np.array(column) for column in zip(*known, strict=True))
@@ -71,9 +71,9 @@ def mean(shares: Sequence[Interval | None]) -> Interval | None:
     return estimate, estimate - below, estimate + above
 
 
-def complement(found: Interval | None) -> Interval | None:
+def complement(interval: Interval | None) -> Interval | None:
     """The share of all others, or None if this one is missing."""
-    return None if found is None else (1.0 - found[0], 1.0 - found[2], 1.0 - found[1])
+    return None if interval is None else (1.0 - interval[0], 1.0 - interval[2], 1.0 - interval[1])
 
 
 def difference(one: Interval, other: Interval) -> Interval:
@@ -90,7 +90,7 @@ def number(cells: NDArray[np.float64], noise_sd: float) -> Interval:
     return max(n, 0.0), max(n - half, 0.0), max(n + half, 0.0)
 
 
-def clipped(found: Interval) -> Interval:
+def clipped(interval: Interval) -> Interval:
     """The interval of a share, clipped to [0, 1]."""
-    estimate, low, high = (min(max(value, 0.0), 1.0) for value in found)
+    estimate, low, high = (min(max(value, 0.0), 1.0) for value in interval)
     return estimate, low, high

@@ -192,9 +192,9 @@ class _Opened:
         return min((b - root) / a, estimate), estimate, max((b + root) / a, estimate)
 
 
-def _within(found: tuple[float, float, float], least: float, most: float, unit: float) -> Estimate:
+def _within(interval: tuple[float, float, float], least: float, most: float, unit: float) -> Estimate:
     """The estimate and interval in the label's unit, within what is possible; no estimate if that is all it says."""
-    low, middle, high = (min(max(value * unit, least), most) for value in found)
+    low, middle, high = (min(max(value * unit, least), most) for value in interval)
     return Estimate(None if (low, high) == (least, most) else middle, low, high)
 
 

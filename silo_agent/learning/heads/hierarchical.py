@@ -131,13 +131,13 @@ def _curvature(evidence: Evidence, scale: Scale, rows: int) -> Floats:
     # Noise may leave no positive eigenvalue. The shape is then round, and as large as the noise of one value.
     size = max(float(np.trace(shape)) / width, _LEAST / math.sqrt(known))
     shape = _raised(shape, _LEAST * size)
-    found = []
+    blocks = []
     for part in opened:
         size = max(float(np.trace(part) / np.trace(shape)), _LEAST)
         other = part - size * shape
         kept = max(0.0, 1.0 - values * variance / max(float((other**2).sum()), np.finfo(float).tiny))
-        found.append(_raised(size * shape + kept * other, _LEAST * size * float(np.trace(shape)) / width))
-    return np.stack(found)
+        blocks.append(_raised(size * shape + kept * other, _LEAST * size * float(np.trace(shape)) / width))
+    return np.stack(blocks)
 
 
 def _denoised(hessian: Floats, variance: float, rows: int) -> Floats:

@@ -45,8 +45,8 @@ class Steps:
         """The loss of the next step, a scalar, of the plan's terms. Raises ValueError without environments."""
         annealed = tuple(self._annealed(one) for one in asked)
         if any(one.term.name == "group_dro" for one in annealed):
-            found = group_dro.risks(seen, len(self.weights))
-            self.weights = group_dro.moved(self.weights, found, self._plan.group_rate)
+            risks = group_dro.risks(seen, len(self.weights))
+            self.weights = group_dro.moved(self.weights, risks, self._plan.group_rate)
             seen = replace(seen, groups=torch.tensor(self.weights, device=seen.phi.device))
         self.taken += 1
         divisor = max(1.0, *(one.coefficient for one in annealed if one.term.name == "irm"), 0.0)

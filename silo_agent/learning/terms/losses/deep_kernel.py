@@ -97,13 +97,13 @@ class Trained(Resumable):
     @classmethod
     def from_array(cls, width: int, flat: NDArray[np.float32], device: torch.device | str = "cpu") -> Self:
         """Inverse of `to_array`. Raises ValueError for another length, and for values that training never gives."""
-        found = cls(width, device)
-        found.load(flat)
-        return found
+        kernel = cls(width, device)
+        kernel.load(flat)
+        return kernel
 
 
 def _distances(x: torch.Tensor) -> torch.Tensor:
     """|x_s - x_t|^2, (n, n), of the rows of x; exactly 0 on the diagonal."""
     squares = (x**2).sum(dim=1)
-    found = (squares[:, None] + squares[None, :] - 2.0 * x @ x.T).clamp(min=0.0)
-    return found * (1.0 - torch.eye(len(x), dtype=x.dtype, device=x.device))
+    distances = (squares[:, None] + squares[None, :] - 2.0 * x @ x.T).clamp(min=0.0)
+    return distances * (1.0 - torch.eye(len(x), dtype=x.dtype, device=x.device))

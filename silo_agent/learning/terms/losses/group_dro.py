@@ -34,12 +34,12 @@ def risks(seen: Seen, count: int) -> Floats:
     """Mean loss of each of `count` environments, (E,), without a gradient; 0 of one that the batch lacks."""
     with torch.no_grad():
         means, present = seen.batch.environment_means(cross_entropy.losses(seen))
-    found = np.zeros(count)
-    found[present.cpu().numpy()] = means.double().cpu().numpy()
-    return found
+    mean_loss = np.zeros(count)
+    mean_loss[present.cpu().numpy()] = means.double().cpu().numpy()
+    return mean_loss
 
 
-def moved(weights: Floats, found: Floats, rate: float) -> Floats:
+def moved(weights: Floats, risks: Floats, rate: float) -> Floats:
     """Weights (E,) after one step of exponentiated gradient: q exp(rate risk), scaled to sum 1."""
-    grown = weights * np.exp(rate * (found - found.max()))
+    grown = weights * np.exp(rate * (risks - risks.max()))
     return np.asarray(grown / grown.sum(), np.float64)

@@ -26,5 +26,5 @@ def slopes(seen: Seen) -> torch.Tensor:
     """Derivative (b,) of every record's loss by a factor on its logits, at 1; weighted as the loss is."""
     batch = seen.batch
     logits = head_logits(seen.phi, batch.heads, batch.domains, batch.family.form.logits)
-    found = (batch.family.residual(batch.family.expected(logits), batch.y) * logits).sum(dim=1)
-    return found if batch.weights is None else batch.weights * found
+    slope = (batch.family.residual(batch.family.expected(logits), batch.y) * logits).sum(dim=1)
+    return slope if batch.weights is None else batch.weights * slope

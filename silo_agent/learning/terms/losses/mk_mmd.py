@@ -93,13 +93,13 @@ def _kernels(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """
     squares = (a**2).sum(dim=-1)[..., :, None] + (b**2).sum(dim=-1)[..., None, :]
     distances = (squares - 2.0 * a @ b.mT).clamp(min=0.0)
-    found = distances.new_empty((len(GAMMAS), *distances.shape))
+    kernels = distances.new_empty((len(GAMMAS), *distances.shape))
     for at in reversed(range(len(GAMMAS))):
         if at + _OCTAVE < len(GAMMAS):
-            torch.square(found[at + _OCTAVE], out=found[at])
+            torch.square(kernels[at + _OCTAVE], out=kernels[at])
         else:
-            torch.exp(distances / -GAMMAS[at], out=found[at])
-    return found
+            torch.exp(distances / -GAMMAS[at], out=kernels[at])
+    return kernels
 
 
 class _Mmd(torch.autograd.Function):
@@ -147,10 +147,10 @@ def coefficients(mean: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[n
     """
     lower = np.linalg.cholesky(a)
     target = np.linalg.solve(lower, mean[..., None])[..., 0]
-    found = np.zeros(mean.shape)
+    weights = np.zeros(mean.shape)
     for at in np.ndindex(mean.shape[:-1]):
         if mean[at].max() > 0.0:
-            found[at] = nnls(lower[at].T, target[at])[0]
-        if not found[at].sum() > 0.0:
-            found[at] = np.arange(mean.shape[-1]) == np.argmax(mean[at] / np.diag(a[at]))
-    return np.asarray(found / found.sum(axis=-1, keepdims=True), np.float64)
+            weights[at] = nnls(lower[at].T, target[at])[0]
+        if not weights[at].sum() > 0.0:
+            weights[at] = np.arange(mean.shape[-1]) == np.argmax(mean[at] / np.diag(a[at]))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True), np.float64)
