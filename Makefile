@@ -48,6 +48,7 @@ lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m policies.documents.schema --check
+	$(BIN)/python -m policies.documents.table --check
 
 proto: $(VENV)/.installed ## Generate the wire's Python code.
 	$(BIN)/python -m protos.generate

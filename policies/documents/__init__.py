@@ -5,8 +5,10 @@ price or records a charge.
 """
 
 __all__ = [
+    "about",
     "document",
     "draft",
+    "fields",
     "policy",
     "predecessor",
     "recipes",

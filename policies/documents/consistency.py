@@ -13,9 +13,9 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from policies.documents.data_schema import BINARY
 from policies.documents.fields import StudyFields
-from policies.documents.sections import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, Evaluation
+from policies.documents.sections.data import BINARY
+from policies.documents.sections.evaluation import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
 
 _MOST_ROUNDS: Final = 400
@@ -361,7 +361,7 @@ def _encoder(study: StudyFields) -> Iterator[Fault]:
         f"encoder.warm_up {encoder.warm_up} must lie below heads.pooled_rounds {study.heads.pooled_rounds}",
     )
     yield from _if(
-        encoder.together and recipe.heads != "hessians",
+        encoder.together and not recipe.by_hessians,
         "encoder.together",
         "encoder.together goes with recipe feddar-sa alone; leave it out",
     )
@@ -383,7 +383,7 @@ def _encoder(study: StudyFields) -> Iterator[Fault]:
         " them out",
     )
     yield from _if(
-        recipe.order != "heads-first" and encoder.head_steps > 0,
+        not recipe.heads_first and encoder.head_steps > 0,
         "encoder.head_steps",
         f"recipe {recipe.name} has no steps for the heads alone; leave encoder.head_steps out",
     )

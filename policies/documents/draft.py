@@ -12,9 +12,11 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from policies.documents.data_schema import DataSchema
+from policies.documents.about import About
 from policies.documents.document import Closed, read_document
-from policies.documents.sections import Expected, Name, Purpose
+from policies.documents.sections.data import DataSchema
+from policies.documents.sections.expected import Expected
+from policies.documents.sections.kinds import Name, Purpose
 
 MOST_EPSILON: Final = 32.0
 """The largest epsilon that a policy's budget may have."""
@@ -27,8 +29,14 @@ class DraftPrivacy(Closed):
 
     model_config = ConfigDict(extra="allow")
 
-    epsilon: Annotated[float, Field(gt=0, le=MOST_EPSILON)]
-    """What the whole study may cost a patient, even if one round is charged twice."""
+    epsilon: Annotated[
+        float,
+        Field(gt=0, le=MOST_EPSILON),
+        About(
+            "what the whole study may cost a patient, even if one round is charged twice",
+            question="The most epsilon that the study may cost a patient",
+        ),
+    ]
     delta: Annotated[float, Field(ge=1e-12, lt=1e-2)] | None = None
     mode: Literal["local", "distributed"] | None = None
 

@@ -23,9 +23,10 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from common import names
 from policies.documents import bounds
-from policies.documents.data_schema import Code, ColumnName
 from policies.documents.document import Closed, read_document
-from policies.documents.sections import Metric, Name
+from policies.documents.sections.data import Code, ColumnName
+from policies.documents.sections.evaluation import Metric
+from policies.documents.sections.kinds import Name
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]

@@ -70,12 +70,32 @@ class Composition:
     @property
     def joint(self) -> bool:
         """Whether the heads are trained in the encoder's own steps, in every round, and have no sum of their own."""
-        return self.order != "alternating"
+        return not self.alternating
 
     @property
     def solved(self) -> bool:
         """Whether heads are solved from sums at the common heads, under an encoder that DP-SGD trains."""
         return self.heads == "solved" and not self.linear
+
+    @property
+    def alternating(self) -> bool:
+        """Whether the heads have sums of their own, and the encoder is trained while they are frozen."""
+        return self.order == "alternating"
+
+    @property
+    def heads_first(self) -> bool:
+        """Whether the first steps of a round train the heads alone."""
+        return self.order == "heads-first"
+
+    @property
+    def by_hessians(self) -> bool:
+        """Whether local heads are averaged with their Hessians."""
+        return self.heads == "hessians"
+
+    @property
+    def several_heads(self) -> bool:
+        """Whether domains may have heads of their own."""
+        return not self.one_head
 
     @property
     def local_heads(self) -> bool:

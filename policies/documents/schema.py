@@ -11,9 +11,12 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from policies.documents import data_schema, fields, sections, study
+from pydantic import BaseModel
+
+from policies.documents import fields, study
+from policies.documents.about import described
 from policies.documents.policy import Policy
 
 SCHEMA_FILE: Final = Path(__file__).parents[1] / "policy.schema.json"
@@ -26,26 +29,30 @@ def policy_schema() -> str:
 
 
 def study_schema() -> str:
-    """Return the study's schema as JSON text. A field is described by the text below it in the code, if it has one.
+    """Return the study's schema as JSON text. A field is described by what it does, and by the text below it.
 
     The texts are read from the source here, and not by pydantic, so that only whoever asks for the schema waits.
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **study.Study.model_json_schema()}
-    for module in (fields, sections, data_schema):
-        for part in ast.parse(inspect.getsource(module)).body:
-            if isinstance(part, ast.ClassDef):
-                found = schema if part.name == "StudyFields" else schema["$defs"].get(part.name, {})
-                _describe(found.get("properties", {}), part)
+    texts: dict[type[BaseModel], dict[str, str]] = {}
+    for one in described(fields.StudyFields):
+        below = texts.setdefault(one.owner, _texts_below(one.owner))
+        part = schema if one.owner is fields.StudyFields else schema["$defs"][one.owner.__name__]
+        effect = "" if one.about is None else one.about.effect
+        part["properties"][one.name]["description"] = below.get(one.name, effect)
     return json.dumps(schema, indent=2) + "\n"
 
 
-def _describe(fields: dict[str, dict[str, Any]], part: ast.ClassDef) -> None:
-    """Add to each field the text that stands below it."""
-    for field, below in zip(part.body, part.body[1:], strict=False):
+def _texts_below(section: type[BaseModel]) -> dict[str, str]:
+    """The text that stands below a field in the code, by field."""
+    (part,) = ast.parse(inspect.getsource(section)).body
+    texts = {}
+    for field, below in zip(part.body, part.body[1:], strict=False) if isinstance(part, ast.ClassDef) else ():
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            fields[field.target.id]["description"] = inspect.cleandoc(str(below.value.value))
+            texts[field.target.id] = inspect.cleandoc(str(below.value.value))
+    return texts
 
 
 def main(arguments: list[str]) -> int:

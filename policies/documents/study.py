@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
 from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
 from policies.documents import bounds, consistency
-from policies.documents.data_schema import (
+from policies.documents.about import FIRST, described
+from policies.documents.document import read_document
+from policies.documents.fields import StudyFields
+from policies.documents.sections.data import (
     BINARY,
     NUMBER,
     CategoryFeature,
@@ -35,22 +39,14 @@ from policies.documents.data_schema import (
     NumericFeature,
     Scale,
 )
-from policies.documents.document import read_document
-from policies.documents.fields import StudyFields
-from policies.documents.sections import (
-    ALL_PATIENTS,
-    Deadlines,
-    EncoderPlan,
-    Evaluation,
-    Expected,
-    HeadPlan,
-    Metric,
-    Model,
-    Name,
-    Personal,
-    Privacy,
-    Recipe,
-)
+from policies.documents.sections.encoder import EncoderPlan
+from policies.documents.sections.evaluation import ALL_PATIENTS, Evaluation, Metric
+from policies.documents.sections.expected import Deadlines, Expected
+from policies.documents.sections.heads import HeadPlan
+from policies.documents.sections.kinds import Name, Recipe
+from policies.documents.sections.model import Model
+from policies.documents.sections.personal import Personal
+from policies.documents.sections.privacy import Privacy
 from policies.documents.unaccountable import refusal_of, require_noisable
 from policies.refusals import Reason, Refused
 
@@ -141,62 +137,17 @@ class Study(StudyFields):
         return hashlib.sha256(self.canonical()).hexdigest()
 
 
-_INVARIANCE: Final = (("irm", 0.0), ("irm_after", 0), ("group_dro", 0.0), ("group_rate", 0.01))
-_ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
-    (("publish",), []),
-    (("data", "image"), None),
-    (("data", "label", "classes"), []),
-    (("data", "features", "*", "outside"), "drop"),
-    (("model", "channels"), [16, 32]),
-    (("model", "skip"), False),
-    (("model", "random_features"), 0),
-    (("model", "first_biases"), 0.0),
-    (("model", "bias"), True),
-    (("model", "samples"), 0),
-    (("encoder", "sealing"), "ring32"),
-    (("data", "label", "minimum"), None),
-    (("data", "label", "maximum"), None),
-    (("data", "label", "scale"), "linear"),
-    (("encoder", "rounds"), None),
-    (("encoder", "schedule"), "constant"),
-    (("encoder", "momentum"), 0.0),
-    (("encoder", "cmi_scale"), False),
-    (("encoder", "sealed_steps"), False),
-    (("heads", "solver"), "newton"),
-    (("heads", "pooled_share"), 0.3),
-    (("heads", "calibration"), "none"),
-    (("heads", "calibration_noise"), 0.0),
-    (("evaluation", "largest_error"), 1.0),
-    (("evaluation", "auc"), "cells"),
-    (("evaluation", "together"), False),
-    (("privacy", "smallest_domain"), 0),
-    (("expected",), None),
-    (("recipe",), "second-order"),
-    (("continues",), None),
-    (("heads", "steps"), 20),
-    (("heads", "learning_rate"), 1.0),
-    (("heads", "ridge"), 1e-3),
-    (("encoder", "warm_up"), 0),
-    (("encoder", "every"), 1),
-    (("encoder", "together"), False),
-    (("encoder", "head_steps"), 0),
-    (("encoder", "proximal"), 0.0),
-    (("personal", "cosine"), 0.0),
-    (("personal", "mmd_d"), 0.0),
-    (("personal", "kernel_steps"), 5),
-    (("data", "environment"), None),
-    *((("personal", field), default) for field, default in _INVARIANCE),
-    *((("encoder", field), default) for field, default in _INVARIANCE),
-    (("personal", "mmd_every"), 1),
-    (("personal", "depth"), 1),
-    (("personal", "adversary"), 0.0),
-    (("personal", "adversary_steps"), 5),
-    (("data", "protected"), []),
-    (("encoder", "l2r_norm"), "squared"),
-    (("pace",), "prompt"),
-    (("pace_seconds",), 60),
+def _path(place: str) -> tuple[str, ...]:
+    """The names on the way to a field; "*" stands for every entry of a list."""
+    return tuple(re.sub(r"\[.*?\]", ".*", place).split("."))
+
+
+_ADDED: Final = tuple(
+    (_path(one.path), to_jsonable_python(one.field.get_default()))
+    for one in described(StudyFields)
+    if one.about is not None and one.about.since != FIRST
 )
-"""Fields added since the first version, with their defaults. "*" stands for every entry of a list."""
+"""Fields added since the first version, with their defaults."""
 
 
 def _parts(document: Any, path: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from policies.documents.sections import EncoderPlan
+from policies.documents.sections.encoder import EncoderPlan
 from policies.documents.terms import TERMS
 from policies.refusals import Reason, Refused
 

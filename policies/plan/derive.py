@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from policies.documents.draft import MARGIN, Draft
-from policies.documents.sections import LARGEST_BATCH
+from policies.documents.sections.encoder import LARGEST_BATCH
 from policies.documents.study import BINARY
 from policies.plan import quorum
 from policies.plan.families import form_of

@@ -8,9 +8,18 @@ from typing import Any, Final
 
 import typer
 
+from policies.documents.about import described
+from policies.documents.draft import DraftPrivacy
+from policies.documents.fields import StudyFields
 from silo_agent.cli import answers
 from silo_agent.cli.answers import AnswerError
 from silo_agent.cli.drafting import Answers
+
+_ASKED: Final = {
+    one.path: one.about.question
+    for one in (*described(StudyFields), *described(DraftPrivacy, "privacy."))
+    if one.about is not None and one.about.question
+}
 
 
 @dataclass(frozen=True)
@@ -19,17 +28,24 @@ class Question:
 
     Attributes:
         field: the field of `Answers`.
-        text: what is asked.
+        path: the field of the study or its draft, which says what is asked (`policies.documents.about`).
         read: what becomes of the answer.
+        grammar: how an answer is written, if it has parts.
         many: whether it is asked again until the answer is empty.
         optional: whether an empty answer is one.
     """
 
     field: str
-    text: str
+    path: str
     read: Callable[[str], Any] = str
+    grammar: str = ""
     many: bool = False
     optional: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is asked."""
+        return f"{_ASKED[self.path]} ({self.grammar})" if self.grammar else _ASKED[self.path]
 
 
 def _as(parse: Callable[[str], object]) -> Callable[[str], str]:
@@ -61,28 +77,17 @@ def _figures(text: str) -> str:
 
 
 QUESTIONS: Final = (
-    Question("name", "Name of the study (a-z, 0-9, hyphens)"),
-    Question("purpose", "Purpose, for the people who approve it"),
-    Question("silos", "Hospitals, with commas between", _list),
-    Question(
-        "patient", "Column that says which records are one patient's (empty: each record is its own)", optional=True
-    ),
-    Question("label", f"Outcome ({answers.LABEL})", _as(answers.label)),
-    Question("domains", f"Groups with a head of their own ({answers.DOMAIN})", _as(answers.domain), many=True),
-    Question(
-        "features", f"Column, with its public range or codes ({answers.FEATURE})", _as(answers.feature), many=True
-    ),
-    Question("patients", "Expected patients for training of a hospital, or of each, with commas between", _figures),
-    Question(
-        "prevalence",
-        "Expected share of patients with the outcome, of two classes (empty: one half)",
-        _figure,
-        optional=True,
-    ),
-    Question(
-        "effect", "Expected AUC, or R^2 of a number, without noise (empty: a common range)", _figure, optional=True
-    ),
-    Question("epsilon", "The most epsilon that the study may cost a patient", _figure),
+    Question("name", "name"),
+    Question("purpose", "purpose"),
+    Question("silos", "silos", _list),
+    Question("patient", "data.patient", optional=True),
+    Question("label", "data.label", _as(answers.label), grammar=answers.LABEL),
+    Question("domains", "data.domain", _as(answers.domain), grammar=answers.DOMAIN, many=True),
+    Question("features", "data.features", _as(answers.feature), grammar=answers.FEATURE, many=True),
+    Question("patients", "expected.patients", _figures),
+    Question("prevalence", "expected.prevalence", _figure, optional=True),
+    Question("effect", "expected.effect", _figure, optional=True),
+    Question("epsilon", "privacy.epsilon", _figure),
 )
 """In the order of asking."""
 

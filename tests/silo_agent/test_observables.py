@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from policies.documents.data_schema import FINEST, LEAST, MOST
+from policies.documents.sections.data import FINEST, LEAST, MOST
 from policies.documents.study import Study
 from policies.ledger.cosign import Checkpoint
 from policies.plan.release import plan

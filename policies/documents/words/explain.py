@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from policies.documents.data_schema import Code
 from policies.documents.policy import Policy
+from policies.documents.sections.data import Code
 
 _MODES: Final = {
     "local": "this hospital hides every release with noise of its own, whatever the others do",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from crypto.entropy import Entropy
-from policies.documents.sections import PERSONAL_MOMENTUM
+from policies.documents.sections.personal import PERSONAL_MOMENTUM
 from policies.documents.study import Personal, Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images

@@ -82,9 +82,14 @@ def inner(schema, field, path):
 def test_the_page_on_studies_explains_every_field_with_its_default():
     schema = json.loads(study_schema())
     wanted = dict(fields_of(schema, schema))
-    section = STUDIES_PAGE.read_text(encoding="utf-8").partition("## Every field\n")[2].partition("\n## ")[0]
+    section = (
+        STUDIES_PAGE.read_text(encoding="utf-8")
+        .partition("## Every field\n")[2]
+        .partition("### The study\n")[2]
+        .partition("\n## ")[0]
+    )
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")]
-    assert [row[0] for row in rows if len(row) != 5] == []
+    assert [row[0] for row in rows if len(row) != 6] == []
     stated = {row[0].strip("`"): row[2] for row in rows}
     assert len(stated) == len(rows), "a field stands twice"
     assert stated.keys() == wanted.keys()

@@ -6,9 +6,14 @@ import pytest
 
 from policies.documents import writing
 from policies.documents.document import DocumentError, parse_document
-from policies.documents.sections import EncoderPlan, Evaluation, Expected, HeadPlan, Model, Privacy
+from policies.documents.sections.encoder import EncoderPlan
+from policies.documents.sections.evaluation import Evaluation
+from policies.documents.sections.expected import Expected
+from policies.documents.sections.heads import HeadPlan
+from policies.documents.sections.model import Model
+from policies.documents.sections.privacy import Privacy
 from policies.documents.study import Study, load_study
-from policies.documents.writing import _OF_FIELDS, write_study
+from policies.documents.writing import _COMMENTS, write_study
 from support.studies import tiny_study
 
 ROOT = Path(__file__).parents[3]
@@ -55,8 +60,8 @@ def test_every_field_of_the_sections_has_a_comment():
         "expected": Expected,
     }
     fields = {f"{name}.{field}" for name, section in sections.items() for field in section.model_fields}
-    assert fields - set(_OF_FIELDS) == {"encoder.learning_rate"}
-    assert all(name.partition(".")[2] == "" or name in fields for name in _OF_FIELDS)
+    assert fields - set(_COMMENTS) == {"encoder.learning_rate"}
+    assert all(name.partition(".")[2] == "" or name in fields for name in _COMMENTS)
 
 
 def test_a_text_that_nobody_would_read_is_not_written(monkeypatch):

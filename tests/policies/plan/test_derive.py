@@ -3,7 +3,7 @@
 import pytest
 
 from policies.documents.draft import Draft
-from policies.documents.sections import LARGEST_BATCH
+from policies.documents.sections.encoder import LARGEST_BATCH
 from policies.plan.derive import derive
 from policies.plan.quorum import least
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policies.documents.sections import HeadPlan
+from policies.documents.sections.heads import HeadPlan
 from policies.documents.study import NUMBER
 from silo_agent.data.records import record_weights
 from silo_agent.learning.heads.calibration import blocks, intercept_sums

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.documents.sections import PERSONAL_MOMENTUM
+from policies.documents.sections.personal import PERSONAL_MOMENTUM
 from policies.documents.study import DomainColumn, EnvironmentColumn, Personal
 from silo_agent.learning.encoder.encoder import features, flatten
 from silo_agent.learning.errors import ModelFileError

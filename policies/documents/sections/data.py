@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, ValidationInfo, model_validator
 
 from policies.documents import bounds
+from policies.documents.about import About
 from policies.documents.document import Closed
 
 MOST: Final = 1e15
@@ -56,16 +57,59 @@ _SCALES: Final[dict[str, Callable[[float], float]]] = {"linear": float, "log": m
 class NumericFeature(Closed):
     """A number with a public range. It enters the model as its place in the range, in [-1, 1]."""
 
-    column: ColumnName
-    kind: Literal["number"]
-    minimum: Quantity
-    maximum: Quantity
-    scale: Literal["linear", "log", "log1p"] = "linear"
+    column: Annotated[ColumnName, About("where it stands", unit="column")]
+    kind: Annotated[Literal["number"], About("the cell is a number")]
+    minimum: Annotated[
+        Quantity,
+        About(
+            "lower end of the public range, becomes -1",
+            unit="column's unit",
+            change="known from the literature, never from the hospitals' records",
+        ),
+    ]
+    maximum: Annotated[
+        Quantity,
+        About(
+            "upper end, becomes 1",
+            unit="column's unit",
+            change="known from the literature, never from the hospitals' records",
+        ),
+    ]
+    scale: Annotated[
+        Literal["linear", "log", "log1p"],
+        About(
+            "where between -1 and 1 a value lies: even, by its logarithm, by the logarithm of 1 + x",
+            change="most values crowd near 0: `log`, or `log1p` for counts",
+        ),
+    ] = "linear"
     """log: the place is that of the logarithm. log1p: of the logarithm of 1 + x, for counts, among which is 0."""
-    outside: Literal["drop", "clip"] = "drop"
-    """What becomes of a number outside the range. drop: its record is left out. clip: it counts as the nearer end."""
-    missing: Codes = ()
-    fill: Quantity | None = None
+    outside: Annotated[
+        Literal["drop", "clip"],
+        About(
+            "a value outside the range leaves out its record, or counts as the nearer end",
+            change="extreme values are real patients: `clip`",
+            since="0.6",
+        ),
+    ] = "drop"
+    missing: Annotated[
+        Codes,
+        About(
+            'cells of this column alone that mean "not recorded"',
+            unit="list of codes",
+            change="it has a code such as -9 for that",
+        ),
+    ] = ()
+    fill: Annotated[
+        Quantity | None,
+        About(
+            (
+                "public value for an absent cell, beside which one more input says that it was absent;"
+                " `null`: an absent cell leaves out its record"
+            ),
+            unit="column's unit",
+            change="cells are absent",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -105,11 +149,22 @@ class NumericFeature(Closed):
 class CategoryFeature(Closed):
     """One of the listed codes. It enters the model one-hot. With `optional`, absence is one more category."""
 
-    column: ColumnName
-    kind: Literal["category"]
-    values: Annotated[tuple[Code, ...], Field(min_length=2, max_length=64)]
-    missing: Codes = ()
-    optional: bool = False
+    column: Annotated[ColumnName, About("where it stands", unit="column")]
+    kind: Annotated[Literal["category"], About("the cell is a code; one input for each")]
+    values: Annotated[
+        tuple[Code, ...],
+        Field(min_length=2, max_length=64),
+        About("the codes; others leave out their record", unit="codes"),
+    ]
+    missing: Annotated[
+        Codes,
+        About(
+            'cells of this column alone that mean "not recorded"', unit="list of codes", change="it has a code for that"
+        ),
+    ] = ()
+    optional: Annotated[
+        bool, About("an absent cell is one more category; if not, it leaves out its record", change="cells are absent")
+    ] = False
 
     @property
     def width(self) -> int:
@@ -130,13 +185,39 @@ class Label(Closed):
     Other cells are errors. A number enters the model on its scale, as a value in [-1, 1].
     """
 
-    column: ColumnName
-    positive: Codes = ()
-    negative: Codes = ()
-    classes: Annotated[tuple[Annotated[Codes, Field(min_length=1)], ...], Field(max_length=64)] = ()
-    minimum: Outcome | None = None
-    maximum: Outcome | None = None
-    scale: Scale = "linear"
+    column: Annotated[ColumnName, About("where it stands; never a feature", unit="column")]
+    positive: Annotated[Codes, About("codes that mean yes", unit="list of codes", change="there are two classes")] = ()
+    negative: Annotated[Codes, About("codes that mean no", unit="list of codes", change="there are two classes")] = ()
+    classes: Annotated[
+        tuple[Annotated[Codes, Field(min_length=1)], ...],
+        Field(max_length=64),
+        About(
+            "codes of each class, instead of the two above",
+            unit="list of lists of codes",
+            change="there are three classes or more",
+            since="0.2",
+        ),
+    ] = ()
+    minimum: Annotated[
+        Outcome | None,
+        About(
+            "lower end of the range of an outcome that is a number, instead of codes",
+            unit="column's unit",
+            change="the outcome is a number",
+            since="0.6",
+        ),
+    ] = None
+    maximum: Annotated[
+        Outcome | None, About("upper end", unit="column's unit", change="the outcome is a number", since="0.6")
+    ] = None
+    scale: Annotated[
+        Scale,
+        About(
+            "the scale on which the number is learned and its errors are measured",
+            change="most outcomes crowd near 0",
+            since="0.6",
+        ),
+    ] = "linear"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -195,12 +276,34 @@ class Image(Closed):
     the range are clipped to it. An image of another size is resized to `height` x `width`.
     """
 
-    column: ColumnName
-    channels: Literal[1, 3] = 1
-    height: Annotated[int, Field(ge=8, le=1024)]
-    width: Annotated[int, Field(ge=8, le=1024)]
-    minimum: Quantity = 0.0
-    maximum: Quantity = 255.0
+    column: Annotated[ColumnName, About("the path of the image, relative to the data file", unit="column")]
+    channels: Annotated[Literal[1, 3], About("gray or colour")] = 1
+    height: Annotated[
+        int,
+        Field(ge=8, le=1024),
+        About(
+            "images of another size are resized",
+            unit="pixels",
+            change="details need more; memory and time grow with it",
+        ),
+    ]
+    width: Annotated[int, Field(ge=8, le=1024), About("images of another size are resized", unit="pixels")]
+    minimum: Annotated[
+        Quantity,
+        About(
+            "becomes -1; what lies below is clipped",
+            unit="pixel value, or Hounsfield units",
+            change="the images are not 8 bit",
+        ),
+    ] = 0.0
+    maximum: Annotated[
+        Quantity,
+        About(
+            "becomes 1; what lies above is clipped",
+            unit="pixel value, or Hounsfield units",
+            change="the images are not 8 bit",
+        ),
+    ] = 255.0
 
     @model_validator(mode="after")
     def _check(self, info: ValidationInfo) -> Self:
@@ -216,10 +319,26 @@ class Image(Closed):
 class DomainColumn(Closed):
     """One factor of the domain: a category column, or a number cut at public edges (left-closed bands)."""
 
-    column: ColumnName
-    values: Annotated[tuple[Code, ...], bounds.items(32)] = ()
-    edges: Annotated[tuple[Quantity, ...], bounds.items(31)] = ()
-    names: Annotated[tuple[Annotated[str, bounds.text(64)], ...], Field(min_length=1, max_length=32)]
+    column: Annotated[ColumnName, About("where the factor stands; it may be a feature too", unit="column")]
+    values: Annotated[
+        tuple[Code, ...],
+        bounds.items(32),
+        About("the codes of a category, one for each name", unit="list of codes", change="the column has codes"),
+    ] = ()
+    edges: Annotated[
+        tuple[Quantity, ...],
+        bounds.items(31),
+        About(
+            "cuts of a number; a value at an edge lies above it",
+            unit="list of numbers, column's unit",
+            change="the column has numbers",
+        ),
+    ] = ()
+    names: Annotated[
+        tuple[Annotated[str, bounds.text(64)], ...],
+        Field(min_length=1, max_length=32),
+        About("what results call the groups", unit="list of texts"),
+    ]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -243,9 +362,25 @@ class EnvironmentColumn(Closed):
     and no results are parted by it.
     """
 
-    column: ColumnName
-    values: Annotated[tuple[Code, ...], bounds.items(32)] = ()
-    edges: Annotated[tuple[Quantity, ...], bounds.items(31)] = ()
+    column: Annotated[
+        ColumnName, About("where it stands; nothing else reads it. A prediction does not need it", unit="column")
+    ]
+    values: Annotated[
+        tuple[Code, ...],
+        bounds.items(32),
+        About(
+            "the codes of the environments, two or more; another cell leaves its record out",
+            unit="list of codes",
+            change="the column has codes",
+        ),
+    ] = ()
+    edges: Annotated[
+        tuple[Quantity, ...],
+        bounds.items(31),
+        About(
+            "cuts of a number, as of a domain", unit="list of numbers, column's unit", change="the column has numbers"
+        ),
+    ] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -269,19 +404,101 @@ class EnvironmentColumn(Closed):
 class DataSchema(Closed):
     """How a silo's own file is read. Values outside the schema are errors that name file, row and column."""
 
-    columns: Annotated[tuple[ColumnName, ...], bounds.items(8192)] = ()
+    columns: Annotated[
+        tuple[ColumnName, ...],
+        bounds.items(8192),
+        About(
+            (
+                "names of the columns of a file in the study's own form; empty: a header line has them. A"
+                " hospital's policy takes precedence"
+            ),
+            unit="list of names",
+            change="the files have no header line",
+        ),
+    ] = ()
     """The names that the study expects for the columns of a file without a header line; empty if it expects one. A
     silo's policy says what holds, and refuses a study that expects something else."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """What the study expects between the cells of a CSV file; the policy says what stands there, as for `columns`."""
-    missing: Annotated[tuple[Annotated[str, bounds.text(64)], ...], bounds.items(64)] = ("",)
-    patient: ColumnName | None = None
-    label: Label
-    domain: Annotated[tuple[DomainColumn, ...], Field(min_length=1, max_length=3)]
-    features: Annotated[tuple[Feature, ...], Field(max_length=4096)] = ()
-    image: Image | None = None
-    environment: EnvironmentColumn | None = None
-    protected: Annotated[tuple[DomainColumn, ...], Field(max_length=4)] = ()
+    delimiter: Annotated[
+        str,
+        Field(min_length=1, max_length=1),
+        About(
+            "what stands between the cells of a file in the study's own form. A hospital's policy takes precedence",
+            unit="one character",
+            change="the files have another one",
+        ),
+    ] = ","
+    missing: Annotated[
+        tuple[Annotated[str, bounds.text(64)], ...],
+        bounds.items(64),
+        About(
+            'cells that mean "not recorded" in every column; a hospital\'s policy may say otherwise for its file',
+            unit="list of texts",
+            change="files write `NA` or `?`",
+        ),
+    ] = ("",)
+    patient: Annotated[
+        ColumnName | None,
+        About(
+            "whose records belong together: the unit of privacy is then the patient; `null`: the record",
+            unit="column",
+            change="it must be the policies' `identified_by`",
+            question="Column that says which records are one patient's (empty: each record is its own)",
+        ),
+    ] = None
+    label: Annotated[Label, About("the outcome", unit="fields below", question="Outcome")]
+    domain: Annotated[
+        tuple[DomainColumn, ...],
+        Field(min_length=1, max_length=3),
+        About(
+            "the groups that get a head of their own: all combinations",
+            unit="factors",
+            change="fewer are better where some have few patients: each shares its noise among its patients alone",
+            question="Groups with a head of their own",
+        ),
+    ]
+    features: Annotated[
+        tuple[Feature, ...],
+        Field(max_length=4096),
+        About(
+            "the inputs from columns; may be empty beside an image",
+            unit="list",
+            question="Column, with its public range or codes",
+        ),
+    ] = ()
+    image: Annotated[
+        Image | None,
+        About(
+            "one image for each record",
+            unit="fields below",
+            change="`model.encoder` is `cnn` or `resnet18`",
+            since="0.2",
+        ),
+    ] = None
+    environment: Annotated[
+        EnvironmentColumn | None,
+        About(
+            (
+                "in which environment (scanner, ward, year) each record was made; no input, no group of"
+                " results, and it never leaves"
+            ),
+            unit="fields below",
+            change="`irm` or `group_dro` compare environments",
+            since="0.6",
+        ),
+    ] = None
+    protected: Annotated[
+        tuple[DomainColumn, ...],
+        Field(max_length=4),
+        About(
+            (
+                "attributes that `personal.adversary` hides and that `fedward-silo fairness` divides by;"
+                " they never leave, and a record without a listed value is left out"
+            ),
+            unit="list of columns, written like `data.domain`",
+            change="groups are to be compared, or an attribute hidden",
+            since="0.6",
+        ),
+    ] = ()
     """Attributes that a personal model is to hide and that a fairness report is divided by, written like domains. Each
     record has a value of each."""
 

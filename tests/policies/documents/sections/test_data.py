@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from policies.documents import bounds
-from policies.documents.data_schema import FINEST, LEAST, MOST, DataSchema, DomainColumn, Image, Label, NumericFeature
+from policies.documents.sections.data import FINEST, LEAST, MOST, DataSchema, DomainColumn, Image, Label, NumericFeature
 from silo_agent.data.images import Images, Scale
 from silo_agent.data.reader import read_fitting_records
 

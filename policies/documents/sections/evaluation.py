@@ -1,0 +1,104 @@
+"""Which figures of the held-out patients are released, and how they are computed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from policies.documents import bounds
+from policies.documents.about import About
+from policies.documents.document import Closed
+from policies.documents.sections.kinds import Noise
+
+
+class Evaluation(Closed):
+    """Metric sums over the patients whom the silo holds out, released once, after the last round."""
+
+    bins: Annotated[
+        int,
+        Field(ge=2, le=256),
+        About(
+            "score bins of the noised histograms; more resolve better and hold more noise",
+            comment="of the score, in the noised histograms",
+            unit="bins",
+            change="there are many held-out patients: 20",
+        ),
+    ] = 10
+    """Bins of the score. The sums of a number have none."""
+    noise: Annotated[
+        Noise,
+        About(
+            "noise of the results; it is paid from the held-out patients' budget, not from training's",
+            comment="deviation; paid from the held-out patients' own budget",
+            unit="deviation at sensitivity 1",
+            change="intervals are too wide: lower",
+        ),
+    ]
+    largest_error: Annotated[
+        float,
+        Field(gt=0, le=1),
+        bounds.within(1e-3, 1),
+        About(
+            "a number's error beyond it counts as this large, and noise shrinks with it",
+            comment="of a number: share of its range beyond which errors count alike",
+            unit="share of the range",
+            change="errors are hardly ever as large as half of the range: `0.5`",
+            since="0.6",
+        ),
+    ] = 1.0
+    """Of a number: an error beyond this share of the label's range counts as this one in the noised figures. The noise
+    of the mean absolute error is in proportion to it, that of the mean squared error to its square."""
+    auc: Annotated[
+        Literal["cells", "fitted"],
+        About(
+            (
+                "how AUC and accuracy follow from the noised counts: from the cells alone, or from a risk"
+                " that is fitted to them, with narrower intervals; two classes"
+            ),
+            comment="fitted: from a risk that is fitted to the noised bins",
+            change="new studies: `fitted`, with `bins: 20`",
+            since="0.6",
+        ),
+    ] = "cells"
+    """How the AUC of two classes follows from the noised histograms. cells: from the cells' own counts, with a
+    bootstrap's interval. fitted: from a risk that rises with the score and is fitted to all cells, with a narrower
+    interval."""
+    together: Annotated[
+        bool,
+        About(
+            'figures of "all patients" beside the domains\', from the same sums; costs no epsilon',
+            comment="figures of all patients together as well",
+            change="new studies: `true`",
+            since="0.6",
+        ),
+    ] = False
+
+
+ALL_PATIENTS: Final = "all patients"
+"""Stands for a domain's name where figures of all patients together are given."""
+
+Metric = Literal[
+    "auc",
+    "accuracy",
+    "balanced_accuracy",
+    "false_negatives",
+    "calibration",
+    "expected_observed",
+    "patients",
+    "mae",
+    "r2",
+    "mean_error",
+]
+"""Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
+mean of the classes' shares, share of the second class that is predicted as the first (two classes only), expected
+calibration error, predicted over observed number of patients of the second class
+(more than two classes: the predictions' confidence over the share that is right), number of held-out patients. If the
+label is a number: mean absolute error, share of the variance explained, mean of prediction less outcome, number of
+held-out patients."""
+
+OF_NUMBERS: Final = frozenset({"mae", "r2", "mean_error", "patients"})
+
+OF_CLASSES: Final = frozenset(
+    {"auc", "accuracy", "balanced_accuracy", "false_negatives", "calibration", "expected_observed", "patients"}
+)
