@@ -16,43 +16,11 @@ patient took part; this is an upper bound because sampling only amplifies privac
 hockey-stick divergence. Second, two kinds of plan are charged their Renyi bound: a plan whose Renyi bound passes
 `CEILING`, which lies above every budget that a policy can state, and a plan with more releases than any study has.
 
-**Rounding.** The composition is a fast Fourier transform in float64. Its error in delta is absolute: it grows with the
-number of releases, and it outweighs everything else if delta is small. So the composed distribution is asked for delta
-less `_allowance`. If nothing is left of delta, the answer is the Renyi bound, which needs no transform. The allowance
-covers the worst case; it is some thousand times the largest error ever measured (0.3 * 2^-52 per release).
+Rounding moves the delta of the composed distribution by less than `_allowance`, so that much less is asked for. If
+nothing is left of delta, the answer is the Renyi bound, which needs no transform. A patient is in one cohort, so the
+larger epsilon of the two cohorts counts, and not their sum.
 
-It is derived with u = 2^-53 and N <= 2^23 grid points. Every output of a transform is a sum over paths of log2 N <= 23
-levels. Each level has a relative error of at most 4.6 u for the radices of pocketfft: sqrt(5) u for a complex product
-(Brent, Percival and Zimmermann 2007), u for its factor, and the additions. All levels together have at most 106 u. The
-power n multiplies this by n, and the phase of its logarithm, up to pi, adds 10 u per release. These errors e_k are in
-frequency. delta at epsilon weighs the losses with max(0, 1 - exp(epsilon - loss)), a weight whose variation around the
-circle is at most 2. Hence |error of delta| <= max |e_k| (1 + 2/pi (ln(2N/pi) + 0.58)) < 11.3 max |e_k|, which is less
-than 1311 u < 2^-42 for each release. An inverse transform adds at most 106 u sqrt(N) < 200 * 2^-42.
-
-**Two cohorts, one patient: why the larger epsilon and not the sum.** A public hash of the patient's own identity puts
-each patient into the training or the evaluation cohort. Let D' be D plus patient x, and let x hash into training. Then
-D' and D have the same evaluation cohort, because the hash of one patient reads nothing about another. Given the earlier
-outputs, a release on the evaluation cohort is therefore the same random function in both worlds; that is,
-post-processing of what is already out. This also holds if releases on the two cohorts alternate and each is chosen
-after seeing the others. So for this pair the whole transcript is as private as the training releases alone:
-delta(eps) <= delta_T(eps). If x hashes into evaluation, delta(eps) <= delta_E(eps). Every neighbouring pair is of one
-of these two kinds. Hence eps(delta) <= max(eps_T(delta), eps_E(delta)) with the one delta. There is no factor of two,
-since no patient is in both cohorts (McSherry 2009, "PINQ", Thm. 4, for a partition by a public predicate, adaptively).
-
-The argument needs four facts, and other modules ensure them. The hash reads the identity only, never a row number or a
-rank (silo_agent/data). Its salt (the data set's id) and `holdout` never change, since otherwise a patient could have
-been read in both cohorts (the ledger's genesis binds both). All records of one patient go together. Noise and scales
-use public constants. If the unit is the record, a corrected row is another record with its own draw; then only rows are
-protected, not the person behind them.
-
-**What is assumed.** A study fixes its own costs before its first release. A later study may be chosen after seeing
-earlier releases. For plain Gaussians this is covered exactly (Smith and Thakurta 2022, fully adaptive composition). For
-Poisson-sampled releases the sum treats the choice as made beforehand, as is the custom; a policy that lists its
-studies' digests makes this literally true. The discrete Gaussian on the fine release grid is charged as the continuous
-Gaussian of the same deviation; silo_agent/learning/noise/noised_sum.py raises the deviation for rounding and for
-summing. The encoder's integer noise is the floor of a normal variable, on integers of exactly the charged sensitivity,
-so it needs no allowance; its sampler leaves out less than 2^-738 of the law for each value, which no delta that is
-accepted here could show (docs/design/noise.md, "Integer noise").
+Proofs: docs/design/noise.md, "Rounding in the accountant", "Two cohorts" and "What the accountant assumes".
 """
 
 from __future__ import annotations
@@ -86,7 +54,7 @@ _MAX_RELEASES: Final = 5_000_000
 """Number of sampled releases above which the Renyi bound replaces the exact sum; the largest study has 4 million."""
 _RELEASE_ROUNDING: Final = 2.0**-42
 _INVERSE_ROUNDING: Final = 200 * _RELEASE_ROUNDING
-"""Most by which rounding moves delta, for each sampled release and for each inverse transform (see above)."""
+"""Most by which rounding moves delta, for each sampled release and for each inverse transform."""
 _FACTOR_STEP: Final = 1e-9
 """Width of the bracket around the factor's logarithm at which the search ends if epsilon jumps across the target."""
 

@@ -3,14 +3,8 @@
 A ledger bounds what one hospital's releases tell about a patient of that hospital. Hospitals do not know which patients
 they share, and need not know. This bound holds for a patient of all of them at once, and for a patient of some of them.
 
-**Why it holds.** Adding the patient at every hospital changes the transcript in two ways. First, an encoder's update
-carries the noise of its own hospital, so the updates of all hospitals compose like the updates of one (their counts add
-up). Second, a noised sum may carry one noise for all hospitals together (mode `distributed`). The patient then moves
-the sum once for each hospital. If hospital h alone may move sum i by c_hi, all hospitals together move it by at most
-sum_h c_hi. Sum i of hospital h has mu_hi = c_hi / sd_i; mu_h is the vector of these. By the triangle inequality
-|sum_h mu_h| <= sum_h |mu_h|, and a composition of Gaussians costs what one Gaussian of that mu costs (Dong, Roth and Su
-2022, Cor. 3.3). The same bound covers mode `local`, whose true value is smaller. It also covers releases that a
-recovery charged without saying which they were.
+Updates of all hospitals compose like those of one. The mu of noised sums add up over hospitals, because the sums may
+share one noise. The proof: docs/design/noise.md, "Several hospitals".
 
 At each hospital a public hash with the hospital's own salt puts the patient into one cohort, training or evaluation.
 All combinations of cohorts are priced and the largest price counts. If there are too many combinations, the patient is
