@@ -10,11 +10,9 @@ homomorphicencryption.org; SEAL enforces it). Encryption is symmetric. Ciphertex
 key-switching prime. A ciphertext carries 1024 complex slots: value 2j is the real part of slot j, value 2j + 1 its
 imaginary part.
 
-Range law. A polynomial m encodes slots z if m(r_j) = SCALE z_j at one primitive 4096th root of unity r_j of every
-conjugate pair, so its coefficient k is (2 / DEGREE) times the sum over the 1024 slots of Re(SCALE z_j r_j^-k), and
-|m_k| <= SCALE max |z_j|. Both parts of a slot of a sum are at most MAX_SUM in magnitude, hence
-|m_k| <= sqrt(2) MAX_SUM SCALE = 2^52.5 < PRIME / 2, with a factor sqrt(2) to spare. Each ciphertext adds an error of at
-most 22 to a coefficient (`ckks_secret`), so a sum in range never wraps around.
+Range law. Values of a sum that are at most MAX_SUM in magnitude give coefficients of at most 2^52.5, which is
+below PRIME / 2. Each ciphertext adds an error of at most 22 to a coefficient, so a sum in range never wraps around
+(docs/design/sums.md, "Rings").
 
 Frame. Residue i of (c0, c1), 2 x 2048 of them, is bits 54 i to 54 i + 53 of the frame read as one little-endian
 integer: four residues are 27 bytes. Every bit is used, so the residues have no other frame.

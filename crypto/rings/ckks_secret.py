@@ -7,12 +7,8 @@ integers. Decrypted values never leave as floating point: two ciphertexts with t
 neither a key nor a ciphertext touches a disk. Masks are left to `masks`, the frame and the range law to `ckks_public`,
 and SEAL's bytes to `seal_format`. `rings` makes sure that the values of so many silos fit a sum.
 
-Error. SEAL adds to every coefficient a centred binomial of 42 bits (magnitude at most 21, variance 21/2), and encoding
-rounds it (at most 1/2, taken as uniform: variance 1/12). Both errors are sub-Gaussian with their variance as parameter.
-The error of a value is the sum of the 2048 errors, each times a cosine or sine, over SCALE. So a value of a sum of n
-silos errs by more than MARGIN with a probability of at most 2 exp(-(MARGIN SCALE)^2 / (2048 n (21/2 + 1/12))). This is
-below 2^-1000 for 64 silos and below 2^-270 for 256. The floating point of encoding and decoding adds less than a
-thousandth.
+Error. A value of a sum errs by more than MARGIN with a probability below 2^-1000 for 64 silos and below 2^-270 for 256
+(docs/design/sums.md, "Rings").
 """
 
 from __future__ import annotations

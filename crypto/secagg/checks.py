@@ -1,4 +1,4 @@
-r"""Keyed linear checks: a sum whose parts were changed after sealing does not pass. Only silos use this module.
+"""Keyed linear checks: a sum whose parts were changed after sealing does not pass. Only silos use this module.
 
 Guarantees: for values v_0, v_1, ... (a tensor's, then its roster slots) and secret words a_0, a_1, ..., uniform in
 [0, 2^32), check c = 0..3 is
@@ -8,24 +8,9 @@ Guarantees: for values v_0, v_1, ... (a tensor's, then its roster slots) and sec
 so the checks of a sum are the sums of the checks. The words come from the roster's check key and the label, so each
 round, attempt and tensor has its own words. A check travels as `layout.LIMBS` limbs that add up as integers.
 
-*How a forgery fails* (a multilinear hash, as in Lemire and Kaser, "Strongly universal string hashing is fast", The
-Computer Journal 57, 2014; shifted for further checks as in Toeplitz hashing: Krawczyk, CRYPTO '94). Masks and pads
-cover uploads and sums. So an adversary who changes a sealed sum without the check key adds a difference d to the values
-and e to the checks that are independent of the words. The sum passes if and only if, for every c, the sum over k of
-a_{k+c} d_k is e_c mod 2^64. Let d be different from 0, let K be the last k with d_k different from 0, and let 2^z be
-the largest power of two that divides d_K. Given the words before a_{K+c}, equation c is a_{K+c} d_K = const mod 2^64.
-It has no solution, or it fixes a_{K+c} mod 2^(64-z). At most max(1, 2^(z-32)) of the 2^32 possible words solve it, so
-it holds with probability at most 2^-min(32, 64-z). Equations 0..c-1 involve only words before a_{K+c}, so all four hold
-with probability at most the product, 2^-4min(32, 64-z). If |d_K| < 2^b then z <= b-1, and a check is worth
-min(32, 65-b) bits. The honest and the accepted sum both lie within the ring's `max_sum`:
-
-    ring32   |sums| < 2^31     |d| <  2^32    4 x 32 bits: 2^-128
-    ckks     |sums| <= 2^35    |d| <= 2^36    4 x 28 bits: 2^-112
-    ring64   |sums| <= 2^46    |d| <= 2^47    4 x 17 bits: 2^-68
-
-(2^36 itself has z = 36, 2^47 has z = 47.) An adversary's advantage in telling AES-256-CTR from random must be added.
-If d is 0, so that only checks were changed, a sum passes only if it is the honest one. Silos know the key, so the
-checks prove nothing against silos.
+Who changes a sealed sum without the check key passes with a probability of at most 2^-128 (`ring32`), 2^-112 (`ckks`)
+or 2^-68 (`ring64`), plus the advantage in telling AES-256-CTR from random (docs/design/sums.md, "Checks"). Silos know
+the key, so the checks prove nothing against silos.
 """
 
 from __future__ import annotations
