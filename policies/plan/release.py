@@ -5,22 +5,8 @@ determine the plan. One and the same object is decided on, charged, drawn, seale
 these can differ from another. Sizes, prices, the order of a round at both ends, the gate, the learner and its log all
 read it. Code that draws noise takes a `Release` and cannot be called without one.
 
-The plan, with R training rounds, `study.rounds`, and E rounds that train the encoder, `study.encoder_rounds`
-(docs/architecture.md, "The round"):
-
-| tensor | rounds | cohort | release |
-| --- | --- | --- | --- |
-| counts | 0 | training | one Gaussian of `privacy.count_noise` |
-| heads | 1 .. R, not joint | training | one Gaussian of `heads.pooled_noise`, `.domain_noise`, `.calibration_noise` |
-| encoder | 1 .. E, maybe not in each | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
-| metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
-
-A joint round trains the heads in the encoder's steps, and has no sum of heads (docs/design/recipes.md, "FedAvg"). With
-`encoder.sealed_steps` each of the first E rounds of the heads is followed by `encoder.steps` rounds, which sum the
-encoder alone: one Gaussian of `encoder.noise` on all patients.
-
-Metrics have a round of their own, so that at most one tensor of a round needs the noise of everybody who takes part,
-and this tensor is the round's first (docs/design/sums.md, "Voided lists").
+What is released in which round, with which noise: docs/design/noise.md, "Accounting". At most one tensor of a round
+needs the noise of everybody who takes part, and this tensor is the round's first (docs/design/sums.md, "Voided lists").
 
 With distributed noise the cost is the same: the noise of all honest silos together has the standard deviation that is
 named here.
