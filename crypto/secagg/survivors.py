@@ -3,12 +3,8 @@
 Guarantees: the threshold T is above half of the study's silos and colluders together, under whatever roster a silo was
 shown. Three facts follow (docs/design/sums.md, "Thresholds"):
 
-1. Of two different lists for one tensor of a round, at most one gets T signatures of silos that sign one list: 2T > N +
-   t, so two sets of T silos share more than t, and an honest one would have signed twice (Bonawitz et al. 2017).
-2. A silo that contributes among T participants or more keeps the pair mask with an honest silo. For its own mask to
-   come off, T silos sign one list that names it, and only participants that the list lacks lose their pair masks. If
-   the silo signed that list, all its names are participants. If not, the list has T + 1 names or more, and shares more
-   than t + 1 with the participants. Both times an honest one is left beside the silo itself.
+1. Of two different lists for one tensor of a round, at most one gets T signatures of silos that sign one list.
+2. A silo that contributes among T participants or more keeps the pair mask with an honest silo.
 3. Of the secret on the other side of that list, at most t < T shares come out.
 
 The silo's durable store makes sure that it signs one list per study, round and tensor, until `voids` close that list.

@@ -1,15 +1,8 @@
 """More than two classes: a softmax over one logit for each class.
 
 Sensitivity. Let p be the probabilities and y the one-hot label. Then S = diag(p) - p p' and e = p - y. A record's
-packed terms are (2 r svec(H) / C^2, g / (sqrt(2) C)), with r = `SHARE` = 1/2, and ||z||^2 <= C^2. For any number of
-classes
-
-    ||S||_F^2 <= lambda_max(S) tr(S) <= (1 - sum p^2) / 2,   as each row of |S| sums to 2 p_c (1 - p_c) <= 1/2,
-    ||e||^2 / 2 = (1 - 2 p_y + sum p^2) / 2,                 so that together they are at most 1 - p_y <= 1:
-
-so the squared norm is at most 1. No larger r is possible. At p = (0, 1/2, 1/2), y = 0 and ||z|| = C, the norms are
-||S||_F^2 = 1/4 and ||e||^2 / 2 = 3/4. There the squared norm is r^2 + 3/4: exactly 1 for r = 1/2, and above 1 for any
-larger r.
+packed terms are (2 r svec(H) / C^2, g / (sqrt(2) C)), with r = `SHARE` = 1/2. Their norm is at most 1 if
+||z||^2 <= C^2, for any number of classes. No larger r has that (docs/design/heads.md, "Joint sensitivity 1").
 """
 
 from __future__ import annotations

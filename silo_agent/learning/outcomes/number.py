@@ -8,9 +8,9 @@ squares.
 The curvature S is 1 everywhere, also beyond the range, where the loss has none. So a Newton step never goes further
 than the loss allows and never makes it larger, no head can make the sum singular, and H is the same at every head.
 
-Sensitivity. A record's packed terms are (sqrt(r) svec(H) / C^2, sqrt(1 - r) g / (2 C)), with r = `SHARE`. As
-||z||^2 <= C^2, |S| <= 1 and |e| <= 2, the squared norm is at most r + (1 - r) = 1. It is reached: the curvature does
-not fall where the residual grows, so r is a choice and not a theorem (docs/design/heads.md, "A number").
+Sensitivity. A record's packed terms are (sqrt(r) svec(H) / C^2, sqrt(1 - r) g / (2 C)), with r = `SHARE`. Their norm is
+at most 1 if ||z||^2 <= C^2, for any r from 0 to 1. So r is a choice (docs/design/heads.md, "Joint sensitivity 1" and
+"A number").
 """
 
 from __future__ import annotations

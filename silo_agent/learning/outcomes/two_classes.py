@@ -1,10 +1,8 @@
 """Two classes: one logit, the logit of the second class.
 
 Sensitivity. Let p be the probability of the second class. Then S = p (1 - p) and e = p - y. A record's packed terms are
-(4 r svec(H) / C^2, g / C), with r = `SHARE`. Let q be the probability of the wrong class. As ||z||^2 <= C^2, the
-squared norm of the packed terms is at most (4 r q (1 - q))^2 + q^2. This is at most 1 if
-r^2 <= (1 + q) / (16 q^2 (1 - q)). The right side is least at q = 1 / golden ratio. So r = golden^2.5 / 4 is the largest
-weight of the Hessian that costs no sensitivity.
+(4 r svec(H) / C^2, g / C), with r = `SHARE`. Their norm is at most 1 if ||z||^2 <= C^2. No r above golden^2.5 / 4,
+with the golden ratio, has that (docs/design/heads.md, "Joint sensitivity 1").
 """
 
 from __future__ import annotations
