@@ -50,14 +50,9 @@ def shortening(
 ) -> NDArray[np.float64]:
     """By what each head's move (M, W) has to be multiplied for the loss of classes to fall, (M,), at most 1.
 
-    Newton's step takes the curvature for constant. Where predictions are sure there is hardly any, so the step from
-    there is long, ends where predictions are surer still, and heads run away. Along a move that changes no logit by
-    more than d the curvature grows by exp(d) at most, and log(1 + d) / d of the step is sure to gain. Here d is the
-    geometric mean of two lengths: C ||move||, which no logit's change exceeds, and C sqrt(move' H move / tr H), the
-    root mean square of the changes, weighted with the records' curvature (at most C times too long). The first alone
-    makes rounds slow, the second alone does not see records whose predictions are sure. No curvature is larger than
-    that at heads of zero, so the first step is whole. `hessian` (D, W, W), D = M or 1, and `moves` are in one frame,
-    `heads` (M, W) in the features' coordinates.
+    The factor is log(1 + d) / d, with d = C times the geometric mean of ||move|| and sqrt(move' H move / tr H). It is
+    at least exp(-C ||head||), so the first step, from heads of zero, is whole. `hessian` (D, W, W), D = M or 1, and
+    `moves` are in one frame, `heads` (M, W) in the features' coordinates.
 
     Source: the damped step of generalised self-concordant functions, Sun and Tran-Dinh 2019, Math. Program. 178;
     docs/design/heads.md, "Without noise".
