@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import DisjunctiveLicense
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
 
 from deploy.release.locks import Pin
 
 
 def bill(role: str, version: str, wheel_hash: str, packages: Sequence[Pin], when: int) -> str:
     """Return the bill of one role. `wheel_hash` is FedWard's own, SHA-256 in hex; `when` in seconds since 1970."""
-    itself = _component("fedward", version, "application")
-    itself["hashes"] = [{"alg": "SHA-256", "content": wheel_hash}]
-    itself["licenses"] = [{"license": {"id": "Apache-2.0"}}]
-    parts = [_component(pin.name, pin.version, "library") for pin in packages]
-    document = {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, f"fedward/{role}/{version}/{wheel_hash}").urn,
-        "version": 1,
-        "metadata": {
-            "timestamp": datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "component": itself,
-            "properties": [{"name": "fedward:role", "value": role}],
-        },
-        "components": [
-            # A version has a file for each platform; whoever installs gets one of them.
-            part | {"properties": [{"name": "fedward:sha256", "value": found} for found in pin.hashes]}
-            for part, pin in zip(parts, packages, strict=True)
-        ],
-        "dependencies": [{"ref": itself["bom-ref"], "dependsOn": sorted(str(part["bom-ref"]) for part in parts)}],
-    }
-    return json.dumps(document, indent=1) + "\n"
+    itself = _component("fedward", version, ComponentType.APPLICATION)
+    itself.hashes.add(HashType(alg=HashAlgorithm.SHA_256, content=wheel_hash))
+    itself.licenses.add(DisjunctiveLicense(id="Apache-2.0"))
+    # A version has a file for each platform; whoever installs gets one of them.
+    parts = [_component(pin.name, pin.version, ComponentType.LIBRARY, pin.hashes) for pin in packages]
+    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"fedward/{role}/{version}/{wheel_hash}"), components=parts)
+    bom.metadata.timestamp = datetime.fromtimestamp(when, UTC)
+    bom.metadata.component = itself
+    bom.metadata.properties.add(Property(name="fedward:role", value=role))
+    bom.register_dependency(itself, parts)
+    return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
 
 
-def _component(name: str, version: str, kind: str) -> dict[str, object]:
+def _component(name: str, version: str, kind: ComponentType, hashes: Iterable[str] = ()) -> Component:
     plain = re.sub(r"[-_.]+", "-", name).lower()
-    where = f"pkg:pypi/{plain}@{version.replace('+', '%2B')}"
-    return {"type": kind, "bom-ref": where, "name": plain, "version": version, "purl": where}
+    where = PackageURL("pypi", name=plain, version=version)
+    named = [Property(name="fedward:sha256", value=one) for one in hashes]
+    return Component(type=kind, name=plain, version=version, purl=where, bom_ref=str(where), properties=named)

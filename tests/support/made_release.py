@@ -31,5 +31,5 @@ def release(release_key, tmp_path_factory):
 def registries(tmp_path_factory):
     """Skips by name where nothing can be installed from the package registries."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", tmp_path_factory.mktemp("asked")]
-    if subprocess.run([*command, "setuptools"], capture_output=True, check=False).returncode != 0:
+    if subprocess.run([*command, "hatchling"], capture_output=True, check=False).returncode != 0:
         pytest.skip("the package registries cannot be reached: nothing is installed from them")

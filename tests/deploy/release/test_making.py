@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import tarfile
 import zipfile
@@ -25,7 +26,19 @@ def test_a_release_has_what_each_role_installs_and_is_signed(release, release_ke
         named = re.findall(r"^([\w.-]+)==", text, re.MULTILINE)
         bill = json.loads((release / f"fedward-{role.name}.cdx.json").read_text())
         assert len(named) == len(bill["components"]) == len(pins(role))
-        assert bill["metadata"]["component"]["hashes"][0]["content"] == digest
+        assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+        itself = bill["metadata"]["component"]
+        assert itself["hashes"] == [{"alg": "SHA-256", "content": digest}]
+        assert itself["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+        assert bill["metadata"]["properties"] == [{"name": "fedward:role", "value": role.name}]
+        listed = {
+            part["name"]: (part["version"], [one["value"] for one in part["properties"]]) for part in bill["components"]
+        }
+        assert {name: (version, sorted(hashes)) for name, (version, hashes) in listed.items()} == {
+            re.sub(r"[-_.]+", "-", pin.name).lower(): (pin.version, sorted(pin.hashes)) for pin in pins(role)
+        }
+        (own,) = [one for one in bill["dependencies"] if one["ref"] == itself["bom-ref"]]
+        assert len(own["dependsOn"]) == len(named)
     assert all((release / name).read_bytes() for name in BESIDE)
     verify(release, release_key[1])
 
@@ -45,7 +58,11 @@ def test_the_sources_hold_the_documentation(release):
 @pytest.mark.slow
 def test_the_same_files_and_key_give_the_same_bytes(release, release_key, tmp_path, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Auckland")
-    make(tmp_path / "again", release_key[0], committed=False)
+    usual = os.umask(0o077)
+    try:
+        make(tmp_path / "again", release_key[0], committed=False)
+    finally:
+        os.umask(usual)
     once, again = ({one.name: one.read_bytes() for one in place.iterdir()} for place in (release, tmp_path / "again"))
     assert once == again
 
