@@ -69,17 +69,16 @@ from protos.chunks import ChunkList
 from protos.messages import (
     Answer,
     Confirm,
-    Note,
     Place,
     SignedPublication,
     StudyResults,
-    Task,
     Tensor,
     UploadHeader,
     Work,
     note_slot,
 )
 from protos.status import StudyStatus
+from protos.steps import Note, Task
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25

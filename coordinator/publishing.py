@@ -12,15 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from policies.documents.study import Study
-from protos.messages import (
-    AgreedFigure,
-    Confirm,
-    MessageError,
-    Publication,
-    SignedPublication,
-    Task,
-    Tensor,
-)
+from protos.messages import AgreedFigure, Confirm, MessageError, Publication, SignedPublication, Tensor
+from protos.steps import Task
 
 FIELD = "confirm.publication"
 

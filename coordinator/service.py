@@ -48,14 +48,13 @@ from protos.messages import (
     Confirm,
     Member,
     MessageError,
-    Note,
     Place,
     Publication,
-    Task,
     UploadHeader,
     require_name,
     require_text,
 )
+from protos.steps import Note, Task
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()

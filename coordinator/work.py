@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal
 
 from coordinator.core import study as studies
 from coordinator.core.round import OutOfTurnError
-from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, RELAYED, SUMMING, Phase, Round
+from coordinator.core.state import Phase, Round
 from coordinator.core.study import Life, Progress
 from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
@@ -19,33 +20,9 @@ from policies.plan import quorum
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
-from protos.messages import RINGS, SUM, Confirm, Note, Part, Task, Tensor, Upload, UploadHeader, Vouch, Work, note_slot
+from protos.messages import RINGS, Confirm, Part, Tensor, Upload, UploadHeader, Vouch, Work, note_slot
+from protos.steps import OF_TENSOR, SUM, Note, Task
 
-TASKS = {
-    Phase.OFFER: Task.DECIDE,
-    Phase.GREET: Task.GREET,
-    Phase.DEAL: Task.DEAL,
-    Phase.SHARE: Task.SHARE,
-    Phase.EXCHANGE: Task.EXCHANGE,
-    Phase.GATHER: Task.CONTRIBUTE,
-    Phase.REVEAL: Task.REVEAL,
-    Phase.SOLVE: Task.SOLVE,
-    **CONFIRMED,
-}
-FETCHED: dict[Phase, tuple[str, ...]] = {
-    Phase.DEAL: (Note.GREETING,),
-    Phase.TAKE: (Note.GREETING, Note.KEYS),
-    Phase.CATCH_UP: (Note.MODEL,),
-    Phase.CHECK: (Note.SHARES,),
-    Phase.EXAMINE: (Note.SHARES,),
-    Phase.JUDGE: (Note.MODEL,),
-    Phase.GATHER: (Note.SHARES,),
-    Phase.OPEN: (SUM, Note.REVEAL),
-    Phase.ADOPT: (Note.HEADS,),
-}
-"""The kinds that can be fetched in a phase, if they were sent. Shares are kept only until the first tensor is done."""
-OF_TENSOR = (SUM, Note.REVEAL)
-"""The kinds that are fetched by the name of their tensor."""
 _OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
     Life.FINISHED: "finished",
     Life.ENDED: "ended",
@@ -64,47 +41,50 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         lost = round_.why_lost(silo)
         why = mine.why or (f"{progress.why}; the last round went on without {silo}: {lost}" if lost else progress.why)
         return None if told else Work(Task.FINISH, round_.place, why=sentence(why), outcome=outcome)
-    if progress.life is Life.PAUSED or silo not in round_.asked:
+    step = round_.step
+    if progress.life is Life.PAUSED or step is None or silo not in round_.asked:
         return None
     return Work(
-        task=TASKS[round_.phase],
+        task=step.task,
         place=round_.place,
         tensor=round_.tensor,
         roster=round_.members,
         actor=round_.actor,
         parts=parts_in(round_),
-        participants=_participants(round_),
-        survivors=round_.survivors if round_.phase in (*ADDED, Phase.RECOUNT) else (),
-        signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
-        void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
-        uploads=_uploads(round_),
-        spoilt=round_.spoilt if round_.phase is Phase.OFFER else None,
-        vouches=_vouches(round_) if round_.phase is Phase.CATCH_UP else (),
-        complaint=round_.complaint if round_.phase is Phase.EXAMINE else None,
         why=sentence(progress.script.name),
+        **{field: given(round_) for field, given in _FIELDS.items() if field in step.carries},
     )
 
 
 def _participants(round_: Round) -> tuple[str, ...]:
-    if round_.phase is Phase.CHECK:
-        return round_.present
-    return round_.participants if round_.phase in (*SUMMING, Phase.RECOUNT) else ()
+    return round_.present if round_.phase is Phase.CHECK else round_.participants
 
 
 def _uploads(round_: Round) -> tuple[Upload, ...]:
     """Return what silos have signed, for those that judge it: their reveals, or what they contributed to a sum."""
-    if round_.phase is Phase.OPEN:
-        return round_.revealed
-    return round_.given if round_.phase is Phase.RECOUNT else ()
+    return round_.revealed if round_.phase is Phase.OPEN else round_.given
 
 
 def _vouches(round_: Round) -> tuple[Vouch, ...]:
     return tuple(Vouch(one.silo, one.certificate_pem, one.signature) for one in round_.vouches)
 
 
+_FIELDS: Final[dict[str, Callable[[Round], Any]]] = {
+    "participants": _participants,
+    "survivors": lambda round_: round_.survivors,
+    "signatures": lambda round_: round_.signatures,
+    "void": lambda round_: round_.tensor and round_.void_of(round_.tensor),
+    "uploads": _uploads,
+    "spoilt": lambda round_: round_.spoilt,
+    "vouches": _vouches,
+    "complaint": lambda round_: round_.complaint,
+}
+"""What the state says of the fields that only some steps carry (`protos.steps`)."""
+
+
 def parts_in(round_: Round) -> tuple[Part, ...]:
     """Return what can be fetched in the current phase. Of the shares these are only the participants'."""
-    kinds = FETCHED.get(round_.phase, ())
+    kinds = round_.step.fetches if round_.step else ()
     givers = _participants(round_) if round_.phase in (Phase.CHECK, Phase.GATHER) else ("", *round_.names)
     if round_.phase is Phase.EXAMINE and round_.complaint is not None:
         givers = (round_.complaint.owner,)
@@ -170,19 +150,15 @@ def signed_note(round_: Round, study: Study, header: UploadHeader, note: bytes) 
 
 
 def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:
-    phase = round_.phase
-    wanted = COLLECTED.get(phase) or RELAYED.get(phase, (None, None))[0]
-    if header.kind != wanted or header.silo not in round_.asked or header.tensor is not _note_tensor(round_):
-        msg = f"the phase {phase} waits for no such note from {header.silo}"
+    step = round_.step
+    wanted, tensor = (step.note, round_.tensor if step.of_tensor else None) if step else (None, None)
+    if header.kind != wanted or header.silo not in round_.asked or header.tensor is not tensor:
+        msg = f"the phase {round_.phase} waits for no such note from {header.silo}"
         raise OutOfTurnError(msg)
     limit = note_limit(study, header.place.round, header.kind)
     if header.size > limit:
         msg = f"the note has {header.size} bytes, but at most {limit} are relayed"
         raise ValueError(msg)
-
-
-def _note_tensor(round_: Round) -> Tensor | None:
-    return round_.tensor if round_.phase is Phase.REVEAL else None
 
 
 def _check_tensor(round_: Round, study: Study, header: UploadHeader, tensor: Tensor) -> None:

@@ -31,7 +31,6 @@ from protos.messages import (
     SignedPublication,
     Spoilt,
     StudyResults,
-    Task,
     Tensor,
     Upload,
     UploadHeader,
@@ -40,6 +39,7 @@ from protos.messages import (
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
+from protos.steps import Task
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 
 M_ = TypeVar("M_", bound=Message)

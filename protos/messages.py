@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from common.names import is_name
 from protos import bounds
 from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, SignatureBytes, Text
+from protos.steps import STEPS, SUM, Note, Task
 
 PROTOCOL = 6
 MAX_CHUNK = 1 << 17
@@ -38,6 +39,9 @@ _MAX_SIGNATURE = 256
 _X25519_BYTES = 32
 _ML_KEM_768_BYTES = 1184
 _MAX_PARTS = 8 * MAX_SILOS
+_NEEDED = ("participants", "survivors", "signatures", "complaint")
+"""Fields of `Work` that are there exactly if the step carries them (`protos.steps`)."""
+_CARRIED = (*_NEEDED, "void", "vouches", "uploads", "spoilt")
 _OUTCOMES = ("", "finished", "ended", "aborted", "left")
 
 
@@ -87,72 +91,10 @@ class Tensor(StrEnum):
     METRICS = "metrics"
 
 
-class Note(StrEnum):
-    """Notes that one silo seals for the others. The coordinator relays them without reading them."""
-
-    KEYS = "keys"
-    HEADS = "heads"
-    MODEL = "model"
-    GREETING = "greeting"
-    SHARES = "shares"
-    REVEAL = "reveal"
-    """Sent once for every tensor. All other notes are sent once in an attempt."""
-
-
-SUM = "sum"
-"""The kind by which a sum is requested, beside the kinds of notes."""
 RINGS = ("ckks", "ring32", "ring64")
 """The ways to seal a tensor (`crypto.rings.rings`). The study says how each tensor is sealed."""
-
-
-class Task(StrEnum):
-    """The next task of a silo."""
-
-    WAIT = "wait"
-    DECIDE = "decide"
-    GREET = "greet"
-    DEAL = "deal"
-    TAKE = "take"
-    EXCHANGE = "exchange"
-    CONTRIBUTE = "contribute"
-    SIGN = "sign"
-    REVEAL = "reveal"
-    OPEN = "open"
-    SOLVE = "solve"
-    ADOPT = "adopt"
-    FINISH = "finish"
-    SHARE = "share"
-    CATCH_UP = "catch_up"
-    VOID = "void"
-    RECOUNT = "recount"
-    CHECK = "check"
-    JUDGE = "judge"
-    EXAMINE = "examine"
-
-
 FALSE_MODEL = "false_model"
 """The dispute with which a silo signs that a peer's note does not give the model that it holds itself."""
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.CHECK, Task.EXAMINE, Task.OPEN, Task.ADOPT)
-"""Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
-CONFIRMED = (
-    Task.VOID,
-    Task.TAKE,
-    Task.CATCH_UP,
-    Task.JUDGE,
-    Task.CHECK,
-    Task.EXAMINE,
-    Task.SIGN,
-    Task.OPEN,
-    Task.RECOUNT,
-    Task.ADOPT,
-)
-"""Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
-SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT, Task.SOLVE, Task.ADOPT)
-"""Tasks of the sums. The silos that take part in them are fixed."""
-COMPLAINED = (Task.GREET, Task.DEAL, Task.TAKE, Task.CHECK)
-"""Tasks in which a silo may complain about another's keys or greeting, or about what another has sealed for it."""
-ADDED = SUMMED[1:]
-"""Tasks after the adding. The silos whose contributions are in the sum are fixed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -318,9 +260,9 @@ class Work(Message):
     parts: Annotated[tuple[Part, ...], Count(0, _MAX_PARTS)] = ()
     """What the silo must fetch. Each pair of kind and silo is there once."""
     participants: Names = ()
-    """For `CHECK` and `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
+    """The silos that may contribute to this attempt's sums, by name. They are fixed from `CHECK` on."""
     survivors: Names = ()
-    """For `ADDED` tasks: the silos whose contributions are in the sum, by name."""
+    """The silos whose contributions are in the sum, by name. They are fixed from `SIGN` on."""
     signatures: Annotated[tuple[Signature, ...], Count(0, MAX_SILOS)] = ()
     """For `REVEAL`: the silos' signatures over the survivors. The coordinator only relays them, unverified."""
     why: Sentence = ""
@@ -331,7 +273,7 @@ class Work(Message):
     vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
     """For `CATCH_UP`: who has signed which model the round builds on, by name."""
     uploads: Annotated[tuple[Upload, ...], Count(0, MAX_SILOS)] = ()
-    """For `RECOUNT`: what all survivors uploaded, by name."""
+    """For `OPEN`: what survivors revealed. For `RECOUNT`: what all survivors uploaded. By name."""
     spoilt: Spoilt | None = None
     """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
     complaint: Complaint | None = None
@@ -343,50 +285,49 @@ class Work(Message):
         _require(
             self.outcome in _OUTCOMES and bool(self.outcome) == (self.task is Task.FINISH), "work.outcome", "is unfit"
         )
-        needs_tensor = self.task in (*SUMMED, Task.VOID)
-        _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
-        _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
-        _require(self.spoilt is None or self.task is Task.DECIDE, "work.spoilt", f"does not fit the task {self.task}")
-        examines = self.task is Task.EXAMINE
-        _require((self.complaint is None) != examines, "work.complaint", f"does not fit the task {self.task}")
-        vouching = tuple(one.silo for one in self.vouches)
-        _require(not vouching or self.task is Task.CATCH_UP, "work.vouches", f"do not fit the task {self.task}")
-        _require(vouching == tuple(sorted(set(vouching))), "work.vouches", "are not in order, each once")
-        self._check_parts()
+        step = STEPS.get(self.task)
+        self._check_fields(() if step is None else step.carries)
+        self._check_parts(() if step is None else step.fetches)
         self._check_names()
+        self._check_uploads()
 
-    def _check_parts(self) -> None:
-        _require(bool(self.parts) or self.task not in FETCHED, "work.parts", f"are missing for the task {self.task}")
-        allowed = not self.parts or self.task in (*FETCHED, Task.CONTRIBUTE)
-        _require(allowed, "work.parts", f"are not fetched for the task {self.task}")
+    def _check_fields(self, carried: tuple[str, ...]) -> None:
+        """Check that the fields are those of the step (`protos.steps`)."""
+        needed = self.tensor is not None or "tensor" not in carried
+        _require(needed, "work.tensor", f"is missing for the task {self.task}")
+        for field in _CARRIED:
+            value = getattr(self, field)
+            fits = bool(value) == (field in carried) if field in _NEEDED else not value or field in carried
+            verb = "do" if isinstance(value, tuple) else "does"
+            _require(fits, f"work.{field}", f"{verb} not fit the task {self.task}")
+
+    def _check_parts(self, fetched: tuple[str, ...]) -> None:
+        # Shares are fetched for the round's first tensor only.
+        needed = bool(fetched) and self.task is not Task.CONTRIBUTE
+        _require(bool(self.parts) or not needed, "work.parts", f"are missing for the task {self.task}")
+        _require(not self.parts or bool(fetched), "work.parts", f"are not fetched for the task {self.task}")
         named = {(part.kind, part.silo) for part in self.parts}
         _require(len(named) == len(self.parts), "work.parts", "name something twice")
 
     def _check_names(self) -> None:
-        for field, names, tasks in (
-            ("work.participants", self.participants, (*SUMMED, Task.CHECK)),
-            ("work.survivors", self.survivors, ADDED),
-            ("work.signatures", tuple(one.silo for one in self.signatures), (Task.REVEAL,)),
-        ):
-            _require(bool(names) == (self.task in tasks), field, f"do not fit the task {self.task}")
-            _require(names == tuple(sorted(set(names))), field, "are not in order, each once")
+        vouching, signers = (tuple(one.silo for one in signed) for signed in (self.vouches, self.signatures))
+        _require(vouching == tuple(sorted(set(vouching))), "work.vouches", "are not in order, each once")
+        named = {"participants": self.participants, "survivors": self.survivors, "signatures": signers}
+        for field, names in named.items():
+            _require(names == tuple(sorted(set(names))), f"work.{field}", "are not in order, each once")
             for name in names:
-                require_name(name, field)
+                require_name(name, f"work.{field}")
         _require(set(self.survivors) <= set(self.participants), "work.survivors", "are not all participants")
-        signers = {one.silo for one in self.signatures}
-        _require(signers <= set(self.survivors), "work.signatures", "are not all survivors'")
-        self._check_uploads()
+        _require(set(signers) <= set(self.survivors), "work.signatures", "are not all survivors'")
 
     def _check_uploads(self) -> None:
         givers = tuple(one.part.silo for one in self.uploads)
         reveals = [one.part.kind == Note.REVEAL for one in self.uploads]
         _require(givers == tuple(sorted(set(givers))), "work.uploads", "are not in order, each once")
+        fits = set(givers) <= set(self.survivors) and all(reveals)
         if self.task is Task.RECOUNT:
-            _require(givers == self.survivors and not any(reveals), "work.uploads", "are not the survivors'")
-        elif self.task is Task.OPEN:
-            _require(set(givers) <= set(self.survivors) and all(reveals), "work.uploads", "are not the survivors'")
-        else:
-            _require(not givers, "work.uploads", f"do not fit the task {self.task}")
+            fits = givers == self.survivors and not any(reveals)
+        _require(fits, "work.uploads", "are not the survivors'")
 
 
 def note_slot(kind: str, tensor: Tensor | None) -> str:
@@ -478,7 +419,7 @@ class Confirm(Message):
     (`crypto.secagg.dealt.complaints`), else over `Publication.to_sign`."""
     culprit: Name = ""
     """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one. For `EXAMINE`: who lied.
-    With the dispute of a task of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
+    With the dispute of a step in which silos complain: the silo that has sealed something for this one wrongly."""
     evidence: Annotated[bytes, Count(0, EVIDENCE_BYTES)] = b""
     """With such a complaint, if it can be shown: the key of the culprit's shares for this silo, then the roster's
     digest, 32 bytes each (`crypto.secagg.dealt.bundles`)."""
@@ -490,8 +431,9 @@ class Confirm(Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
+        step = STEPS.get(self.task)
         _require(
-            bool(self.dispute) or self.task in (*CONFIRMED, Task.FINISH),
+            bool(self.dispute) or step is None or step.confirmed,
             "confirm.task",
             "is done by an upload; only a dispute is confirmed here",
         )
@@ -503,7 +445,7 @@ class Confirm(Message):
         named = self.tensor is not None or not (signs or voids or states)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
         judges = self.task is Task.JUDGE and self.dispute == FALSE_MODEL
-        complains = bool(self.dispute) and self.task in COMPLAINED
+        complains = bool(self.dispute) and step is not None and step.complains
         needed = publishes or signs or states or judges or (complains and bool(self.evidence))
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
@@ -516,7 +458,7 @@ class Confirm(Message):
             require_name(self.culprit, "confirm.culprit")
         if self.content:
             require_digest(self.content, "confirm.content")
-        holds = not self.dispute and self.task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT)
+        holds = not self.dispute and step is not None and step.changes_model
         _require(holds or not self.content, "confirm.content", "may come only from a silo that holds a model")
         _require(bool(self.content) == bool(self.vouch), "confirm.vouch", "is needed exactly with a content")
 

@@ -30,7 +30,8 @@ from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused
 from protos.bounds import sentence
-from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
+from protos.messages import Answer, Confirm, MessageError, Place, Tensor, Work
+from protos.steps import Task
 from silo_agent.core import turns
 from silo_agent.core.bonds import SurvivorsError
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn

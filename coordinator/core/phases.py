@@ -14,7 +14,8 @@ from coordinator.core.events import Add, Clear, Effect, Lost
 from coordinator.core.state import ADDED, JUDGED, SPARING, Loss, Phase, Round, Voided
 from crypto.secagg.spoilt import needed as proving
 from policies.plan.release import KINDS
-from protos.messages import Note, Signature, Spoilt
+from protos.messages import Signature, Spoilt
+from protos.steps import Note
 
 Outcome = tuple[Round, list[Effect]]
 

@@ -55,6 +55,7 @@ from coordinator.core.state import (
     COMPLAINED,
     CONFIRMED,
     ENDING,
+    IN_PHASE,
     JUDGED,
     OVER,
     RELAYED,
@@ -73,7 +74,8 @@ from coordinator.core.state import (
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
-from protos.messages import RINGS, Complaint, Confirm, Member, Note, Part, Signature, Task, Upload, UploadHeader
+from protos.messages import RINGS, Complaint, Confirm, Member, Part, Signature, Upload, UploadHeader
+from protos.steps import Note, Task
 
 NO_DATA: Final = "no_data"
 """The one refusal that does not end a silo's part: its hospital may give the data later."""
@@ -196,13 +198,17 @@ def _noted(state: Round, header: UploadHeader) -> Round:
     return _with_part(state, Part(header.kind, header.silo, header.size, header.sha256))
 
 
+_FETCHED_IN = {Phase.DEAL: Phase.TAKE, Phase.SHARE: Phase.CATCH_UP, Phase.SOLVE: Phase.ADOPT}
+"""The phase that follows at once when the actor has sealed its note. The others fetch it there."""
+
+
 def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
     """Take the note of the actor: keys, the model, or solved heads."""
-    header, (wanted, following) = event.header, RELAYED[state.phase]
+    header, wanted = event.header, RELAYED[state.phase]
     if header.kind != wanted or header.silo != state.actor:
         msg = f"the phase {state.phase} waits for {state.actor}'s {wanted}"
         raise OutOfTurnError(msg)
-    return enter(_noted(state, header), following, now), []
+    return enter(_noted(state, header), _FETCHED_IN[state.phase], now), []
 
 
 def _collected(state: Round, event: Uploaded, now: float) -> Outcome:
@@ -307,8 +313,8 @@ def _objected(state: Round, silo: str, why: str, now: float, dispute: str = "") 
 
 def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     silo, confirm = event.silo, event.confirm
-    of_tensor = state.phase in (Phase.VOID, Phase.SIGN, Phase.OPEN, Phase.RECOUNT)
-    due = confirm.task is CONFIRMED[state.phase] and (not of_tensor or confirm.tensor is state.tensor)
+    step = IN_PHASE[state.phase]
+    due = confirm.task is step.task and (not step.of_tensor or confirm.tensor is state.tensor)
     if silo not in state.concerned or not due or (confirm.dispute and state.phase not in JUDGED):
         return _disputed(state, event, now)
     if confirm.dispute:

@@ -6,13 +6,15 @@ changes the state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Self
+from typing import Final, Self
 
 from crypto.secagg.spoilt import Spoilt as Statement
-from protos.messages import SUM, Complaint, Member, Note, Part, Place, Signature, Spoilt, Task, Tensor, Upload, Void
+from protos.messages import Complaint, Member, Part, Place, Signature, Spoilt, Tensor, Upload, Void
+from protos.steps import MADE_BY_ACTOR, STEPS, SUM, Note, Step, Task, Who
 
 
 class Phase(StrEnum):
@@ -49,51 +51,33 @@ class Phase(StrEnum):
 
 
 OVER = frozenset({Phase.COMMITTED, Phase.ABORTED})
-ADDED = (Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
+_TASKS = {Phase.OFFER: Task.DECIDE, Phase.GATHER: Task.CONTRIBUTE}
+"""The task of a phase, if it has another name."""
+_IDLE = (Phase.WAIT, Phase.ADD, *OVER)
+"""Phases in which silos have nothing to do."""
+IN_PHASE: Final[Mapping[Phase, Step]] = {
+    phase: STEPS[_TASKS.get(phase) or Task(phase)] for phase in Phase if phase not in _IDLE
+}
+"""The step that silos do in a phase."""
+RELAYED = {phase: step.note for phase, step in IN_PHASE.items() if step.note and step.who is Who.ACTOR}
+"""The note that the actor seals for the others in a phase."""
+COLLECTED = {phase: step.note for phase, step in IN_PHASE.items() if step.note and step.who is not Who.ACTOR}
+"""The note that every present silo seals for the others in a phase."""
+CONFIRMED = {phase: step.task for phase, step in IN_PHASE.items() if step.confirmed}
+"""The task that all silos concerned must confirm before a phase ends."""
+COMPLAINED = {phase: step.task for phase, step in IN_PHASE.items() if step.complains}
+"""The task in which a silo may complain about what another has offered, sent or sealed."""
+JUDGED = tuple(phase for phase, step in IN_PHASE.items() if step.judged)
+"""The phases in which silos judge the same bytes."""
+ENDING = tuple(phase for phase, step in IN_PHASE.items() if step.ends)
+"""The phases that end an attempt in any case."""
+ADDED = tuple(phase for phase, step in IN_PHASE.items() if "survivors" in step.carries and not step.ends)
 """Phases of a tensor after its sum has been made."""
 SUMMING = (Phase.GATHER, Phase.ADD, *ADDED)
 """Phases of a tensor."""
 SPARING = (Phase.EXCHANGE, Phase.CHECK, *SUMMING)
 """Phases in which a lost silo is set aside, if enough others stay. In earlier phases the loss ends the attempt,
 because the roster's keys, and the shares of them, are made for the whole roster."""
-RELAYED = {
-    Phase.DEAL: (Note.KEYS, Phase.TAKE),
-    Phase.SHARE: (Note.MODEL, Phase.CATCH_UP),
-    Phase.SOLVE: (Note.HEADS, Phase.ADOPT),
-}
-"""The note that the actor seals for the others in a phase, and the next phase, in which they fetch it."""
-COLLECTED = {
-    Phase.GREET: Note.GREETING,
-    Phase.EXCHANGE: Note.SHARES,
-    Phase.REVEAL: Note.REVEAL,
-}
-"""The note that every present silo seals for the others in a phase."""
-CONFIRMED = {
-    Phase.VOID: Task.VOID,
-    Phase.TAKE: Task.TAKE,
-    Phase.CATCH_UP: Task.CATCH_UP,
-    Phase.CHECK: Task.CHECK,
-    Phase.EXAMINE: Task.EXAMINE,
-    Phase.JUDGE: Task.JUDGE,
-    Phase.SIGN: Task.SIGN,
-    Phase.OPEN: Task.OPEN,
-    Phase.RECOUNT: Task.RECOUNT,
-    Phase.ADOPT: Task.ADOPT,
-}
-"""The task that all silos concerned must confirm before a phase ends."""
-COMPLAINED = {
-    Phase.GREET: Task.GREET,
-    Phase.DEAL: Task.DEAL,
-    Phase.TAKE: Task.TAKE,
-    Phase.CHECK: Task.CHECK,
-}
-"""The task in which a silo may complain about what another has offered, sent or sealed."""
-JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.JUDGE, Phase.EXAMINE, Phase.OPEN, Phase.RECOUNT, Phase.ADOPT)
-"""The phases in which silos judge the same bytes. What one silo objects to there, others may object to as well, so all
-are heard before anything follows from it."""
-ENDING = (Phase.EXAMINE, Phase.RECOUNT)
-"""The phases that end an attempt in any case. Silence in them lies at nobody."""
-_MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()} | {Phase.JUDGE: Note.MODEL}
 
 
 @dataclass(frozen=True)
@@ -108,28 +92,10 @@ class Limits:
 
     def of(self, phase: Phase) -> float:
         """Return the seconds for a phase. Adding may last as long as gathering, though it should not."""
-        seconds = {
-            Phase.OFFER: self.offer,
-            Phase.VOID: self.open,
-            Phase.GREET: self.keys,
-            Phase.DEAL: self.keys,
-            Phase.TAKE: self.keys,
-            Phase.SHARE: self.open,
-            Phase.CATCH_UP: self.open,
-            Phase.JUDGE: self.open,
-            Phase.EXCHANGE: self.keys,
-            Phase.CHECK: self.keys,
-            Phase.EXAMINE: self.keys,
-            Phase.GATHER: self.train,
-            Phase.ADD: self.train,
-            Phase.SIGN: self.open,
-            Phase.REVEAL: self.open,
-            Phase.OPEN: self.open,
-            Phase.RECOUNT: self.train,
-            Phase.SOLVE: self.solve,
-            Phase.ADOPT: self.solve,
-        }
-        return seconds.get(phase, float("inf"))
+        if phase is Phase.ADD:
+            return self.train
+        step = IN_PHASE.get(phase)
+        return float("inf") if step is None else float(getattr(self, step.limit))
 
 
 @dataclass(frozen=True)
@@ -340,6 +306,11 @@ class Round:
     (`core.slowness`); 0 if they have enough."""
 
     @property
+    def step(self) -> Step | None:
+        """What silos do in this phase; None if they have nothing to do."""
+        return IN_PHASE.get(self.phase)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The roster's names."""
         return tuple(seat.member.silo for seat in self.seats)
@@ -395,9 +366,12 @@ class Round:
         The actor rotates with round and attempt. Silos that cannot act are skipped, so the loss of another silo does
         not change the actor.
         """
-        if self.phase in _MADE_BY_ACTOR:
-            return next(part.silo for part in self.parts if part.kind == _MADE_BY_ACTOR[self.phase])
-        if self.phase not in RELAYED:
+        step = self.step
+        if step is None:
+            return ""
+        if made := MADE_BY_ACTOR.intersection(step.fetches):
+            return next(part.silo for part in self.parts if part.kind in made)
+        if step.who is not Who.ACTOR:
             return ""
         first = (self.place.round + self.place.attempt) % len(self.names)
         able = self.sharers if self.phase is Phase.SHARE else self.present
@@ -480,28 +454,28 @@ class Round:
     @property
     def concerned(self) -> tuple[str, ...]:
         """Silos that have a part in a phase in which several act."""
-        match self.phase:
-            case Phase.CATCH_UP:
+        match self.step.who if self.step else None:
+            case Who.BEHIND:
                 return self.behind
-            case Phase.JUDGE:
+            case Who.HOLDERS:
                 return self.judges
-            case Phase.RECOUNT:
+            case Who.REFUSERS:
                 return self.refusers
-            case Phase.EXAMINE if self.complaint is not None:
+            case Who.OTHERS if self.complaint is not None:
                 return tuple(name for name in self.present if name not in (self.complaint.silo, self.complaint.owner))
         return self.present
 
     @property
     def asked(self) -> tuple[str, ...]:
         """Silos that have a task in this phase."""
-        match self.phase:
-            case Phase.OFFER:
+        match self.step.who if self.step else None:
+            case None:
+                return ()
+            case Who.INVITED:
                 dataless = {one.silo for one in self.dataless}
                 return tuple(name for name in self.unanswered if name not in dataless)
-            case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
+            case Who.ACTOR:
                 return (self.actor,)
-            case Phase.WAIT | Phase.ADD | Phase.COMMITTED | Phase.ABORTED:
-                return ()
         return tuple(name for name in self.concerned if name not in self.done)
 
     @property

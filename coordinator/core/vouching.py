@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from coordinator.core.events import Confirmed
 from coordinator.core.state import Held, Phase, Round, Vouched
-from protos.messages import FALSE_MODEL, Note
+from protos.messages import FALSE_MODEL
+from protos.steps import Note
 
 
 def held(event: Confirmed) -> Held:

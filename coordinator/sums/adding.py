@@ -12,7 +12,8 @@ from coordinator.sums.aggregation import add_contents
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.chunks import ChunkList
-from protos.messages import SUM, Part
+from protos.messages import Part
+from protos.steps import SUM
 
 
 def make_sum(store: Store, spool: Spool, study: Study, wanted: Add) -> Part:

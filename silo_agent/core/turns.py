@@ -18,7 +18,8 @@ from enum import StrEnum
 from typing import Self
 
 from policies.plan.release import KINDS
-from protos.messages import Member, Place, Task, Tensor, Work
+from protos.messages import Member, Place, Tensor, Work
+from protos.steps import STEPS, Need, Note, Task
 from silo_agent.errors import SiloError
 
 
@@ -63,7 +64,8 @@ class Done:
     @classmethod
     def of(cls, work: Work) -> Self:
         """Return the record of `work` as done."""
-        actor = work.actor if work.task in _OF_ONE_NOTE else ""
+        # Another silo may share the model in the same attempt. All other notes of one silo come once.
+        actor = work.actor if Note.MODEL in STEPS[work.task].fetches else ""
         return cls(work.task, work.tensor, work.participants, work.survivors, actor)
 
 
@@ -129,12 +131,6 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
 """The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster. Who has
 refused a sum has left the attempt, and adds its uploads again. Who has complained of what another has sealed has left
 it, too, and examines the complaint that came first."""
-_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.JUDGE, Task.EXCHANGE, Task.CHECK, Task.CONTRIBUTE})
-_NEED_MODEL = frozenset({Task.SHARE, Task.JUDGE, Task.EXCHANGE, Task.CONTRIBUTE})
-_OF_ONE_NOTE = frozenset({Task.CATCH_UP, Task.JUDGE})
-"""Tasks about one silo's note, which are asked again if another silo makes one."""
-_ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT})
-_AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN, Task.RECOUNT})
 
 
 def planned(turn: Turn, plan: tuple[tuple[Tensor, ...], ...]) -> Turn:
@@ -239,18 +235,19 @@ def take(turn: Turn, work: Work) -> Turn:
 
 def _check_roster(turn: Turn, work: Work) -> None:
     """Check that the roster is the attempt's, the silo has the needed keys and model, and the tensor is due."""
-    if work.task is Task.VOID:
+    step = STEPS[work.task]
+    if step.task is Task.VOID:
         _check_void(turn, work)
     if turn.roster and work.roster != turn.roster:
         msg = "the roster changed within an attempt"
         raise OutOfTurnError(msg)
-    if work.task in _NEED_KEYS and turn.keyed != work.roster:
+    if Need.KEYS in step.needs and turn.keyed != work.roster:
         msg = f"{work.task} was asked for before the roster's keys were dealt"
         raise OutOfTurnError(msg)
-    if work.task in _NEED_MODEL and turn.behind:
+    if Need.MODEL in step.needs and turn.behind:
         msg = f"{work.task} was asked for, but this silo does not hold the model that the round builds on"
         raise OutOfTurnError(msg)
-    if work.task in _ASK_TENSOR and work.tensor is not turn.tensor:
+    if step.of_tensor and step.task is not Task.VOID and work.tensor is not turn.tensor:
         msg = f"{work.task} {work.tensor} was asked for, but {turn.tensor} is due"
         raise OutOfTurnError(msg)
 
@@ -273,8 +270,9 @@ def _check_names(turn: Turn, work: Work) -> None:
     if work.task is Task.SIGN and not _within(work.survivors, turn.participants):
         msg = "the survivors are not sorted names of the participants, each once"
         raise OutOfTurnError(msg)
-    named = (work.participants, work.survivors) == (turn.participants, turn.survivors)
-    if work.task in _AFTER_SIGNING and not named:
+    step, named = STEPS[work.task], (work.participants, work.survivors) == (turn.participants, turn.survivors)
+    signed = step.of_tensor and "survivors" in step.carries and step.task is not Task.SIGN
+    if signed and not named:
         msg = f"{work.task} names other participants or survivors than this silo has signed"
         raise OutOfTurnError(msg)
 

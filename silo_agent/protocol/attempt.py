@@ -20,7 +20,8 @@ from crypto.secagg.unmasking import ShareBundle, notes_digest
 from crypto.secagg.voids import Void
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
-from protos.messages import Note, Place, Tensor, Upload, UploadHeader, Work
+from protos.messages import Place, Tensor, Upload, UploadHeader, Work
+from protos.steps import Note
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Order
 from silo_agent.learning.learner import Learner

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from protos.chunks import ChunkList
-from protos.messages import SUM, Note, Part, Place, Tensor, UploadHeader, Work
+from protos.messages import Part, Place, Tensor, UploadHeader, Work
+from protos.steps import SUM, Note
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client

@@ -27,7 +27,8 @@ from crypto.secagg.unmasking import ShareBundle
 from crypto.secagg.voids import Void
 from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
-from protos.messages import COMPLAINED, FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
+from protos.messages import FALSE_MODEL, Confirm, Publication, Tensor
+from protos.steps import STEPS, SUM, Note, Reply, Task
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import SolutionError, SumError
@@ -50,15 +51,6 @@ from silo_agent.storage.promises import Refusal
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
-_NOTES = {
-    Task.GREET: Note.GREETING,
-    Task.DEAL: Note.KEYS,
-    Task.SHARE: Note.MODEL,
-    Task.EXCHANGE: Note.SHARES,
-    Task.REVEAL: Note.REVEAL,
-    Task.SOLVE: Note.HEADS,
-}
-"""The note that a task uploads at its end."""
 _NEWER = (
     "state folder and ledger were put back from an older copy; stop the agent, put the newer copy of both back, and"
     " start it again; until then this silo sits the round out"
@@ -104,15 +96,10 @@ class Tasks:
         }
         self._says: Mapping[Task, Callable[[Attempt], Confirm]] = {
             Task.VOID: self._promised,
-            Task.TAKE: self._done,
-            Task.CATCH_UP: self._holds,
             Task.JUDGE: self._judgement,
-            Task.CHECK: self._done,
             Task.EXAMINE: self._examined,
             Task.SIGN: self._signed,
-            Task.OPEN: self._holds,
             Task.RECOUNT: self._stated,
-            Task.ADOPT: self._holds,
         }
 
     def perform(self, attempt: Attempt) -> None:
@@ -126,12 +113,11 @@ class Tasks:
 
     def report(self, attempt: Attempt) -> None:
         """Tell the coordinator the result of the task."""
-        work, place = attempt.work, attempt.place
-        if work.task in _NOTES:
-            note = _NOTES[work.task]
-            tensor = work.tensor if note is Note.REVEAL else None
-            self._mail.send(attempt.me, place, note, self._mail.note_path(place, note, tensor), tensor=tensor)
-        elif work.task is Task.CONTRIBUTE and work.tensor is not None:
+        work, place, step = attempt.work, attempt.place, STEPS[attempt.work.task]
+        if step.note is not None:
+            tensor = work.tensor if step.of_tensor else None
+            self._mail.send(attempt.me, place, step.note, self._mail.note_path(place, step.note, tensor), tensor=tensor)
+        elif step.sends is Reply.TENSOR and work.tensor is not None:
             sealed = self._gate.sealed(attempt.order(work.tensor))
             if sealed is None:
                 msg = f"the sealed {work.tensor} of this attempt is gone; a new attempt is needed"
@@ -140,7 +126,8 @@ class Tasks:
             values = attempt.sealed_values(release)
             self._mail.send(attempt.me, place, release.ring, sealed, tensor=work.tensor, values=values)
         else:
-            self._client.confirm(self._says[work.task](attempt))
+            says = self._holds if step.changes_model else self._says.get(step.task, self._done)
+            self._client.confirm(says(attempt))
 
     # --- keys and catching up -------------------------------------------------------------------------------------
     def _greet(self, attempt: Attempt) -> None:
@@ -212,7 +199,7 @@ class Tasks:
 
     def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes, bytes]:
         """Whom this silo complains about because of a fault; evidence, if there is any, and the signature over it."""
-        if attempt.work.task not in COMPLAINED or not isinstance(fault, PeerRefused | RecoveryRefused):
+        if not STEPS[attempt.work.task].complains or not isinstance(fault, PeerRefused | RecoveryRefused):
             return "", b"", b""
         key = fault.evidence if isinstance(fault, RecoveryRefused) else b""
         if not key:
@@ -436,7 +423,7 @@ class Tasks:
 
     def _holds(self, attempt: Attempt) -> Confirm:
         work, place = attempt.work, attempt.place
-        tensor = work.tensor if work.task is Task.OPEN else None
+        tensor = work.tensor if STEPS[work.task].of_tensor else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
             with own_files():

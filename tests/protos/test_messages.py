@@ -11,27 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.messages import (
-    ADDED,
-    CONFIRMED,
-    FETCHED,
     MAX_CONTENT,
     MAX_PUBLICATION,
     RINGS,
-    SUM,
-    SUMMED,
     Answer,
     Complaint,
     Confirm,
     Figure,
     Member,
     MessageError,
-    Note,
     Part,
     Place,
     Publication,
     Signature,
     Spoilt,
-    Task,
     Tensor,
     Upload,
     UploadHeader,
@@ -39,6 +32,8 @@ from protos.messages import (
     require_digest,
     require_name,
 )
+from protos.steps import SUM, Note, Task
+from support.steps import ADDED, CONFIRMED, FETCHED, SUMMED
 from support.wire import headers, publications
 
 SHA = "a" * 64

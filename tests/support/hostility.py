@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator.core.state import Phase
-from coordinator.work import TASKS
+from coordinator.core.state import IN_PHASE, Phase
 from crypto.entropy import SystemEntropy
 from crypto.errors import RecoveryRefused
 from crypto.secagg.agreement import _offer_message
 from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.packages import seal_note
 from crypto.secagg.unmasking import _shares_key
-from protos.messages import FALSE_MODEL, Answer, Confirm, Member, Note, Place, Task, Tensor, UploadHeader
+from protos.messages import FALSE_MODEL, Answer, Confirm, Member, Place, Tensor, UploadHeader
+from protos.steps import Note, Task
 from silo_agent.protocol.catching_up import pack
 from silo_agent.protocol.membership import Membership
 from support.simulated_silo import SimulatedSilo
 
-PHASES = tuple(TASKS)
+PHASES = tuple(IN_PHASE)
 DISPUTED = (Task.TAKE, Task.CATCH_UP, Task.CHECK, Task.EXAMINE, Task.SIGN, Task.OPEN, Task.ADOPT)
 """Tasks that a silo confirms, and may dispute."""
 GARBLED = (Note.GREETING, Note.KEYS, Note.SHARES, Note.REVEAL, Note.HEADS)
@@ -90,7 +90,7 @@ def accuse(silo: SimulatedSilo, victim: int, how: str) -> None:
 
 def fall_silent(silo: SimulatedSilo, phase: Phase) -> None:
     """Say nothing in this phase of any attempt."""
-    silo.silent = lambda work: work.task is TASKS[phase]
+    silo.silent = lambda work: work.task is IN_PHASE[phase].task
 
 
 def garble(silo: SimulatedSilo, kind: Note, place: int) -> None:

@@ -23,17 +23,12 @@ from policies.plan.release import plan
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
-    ADDED,
-    SUM,
-    SUMMED,
     Answer,
     Confirm,
     Member,
-    Note,
     Part,
     Place,
     Signature,
-    Task,
     Tensor,
     UploadHeader,
     Void,
@@ -41,10 +36,12 @@ from protos.messages import (
     Work,
     note_slot,
 )
+from protos.steps import SUM, Note, Task
 from silo_agent.agent import Agent
 from silo_agent.protocol.client import Stopped
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
+from support.steps import ADDED, SUMMED
 
 log = structlog.get_logger()
 

@@ -8,7 +8,8 @@ from hashlib import sha256
 from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
 from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round, Vouched
-from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
+from protos.messages import Answer, Confirm, Member, Part, Place, Tensor, UploadHeader
+from protos.steps import SUM, Note, Task
 
 STUDY = "5" * 64
 SHA = "a" * 64
@@ -119,7 +120,7 @@ def _wanted_of(state: Round, silo: str, model: str) -> Event:
         model = state.expected if phase is Phase.CATCH_UP else model
         culprit = state.liar if phase is Phase.EXAMINE else ""
         return confirm(place, silo, CONFIRMED[phase], state.tensor, model=model, culprit=culprit)
-    note = COLLECTED[phase] if phase in COLLECTED else RELAYED[phase][0]
+    note = COLLECTED[phase] if phase in COLLECTED else RELAYED[phase]
     return upload(place, silo, note, state.tensor if note is Note.REVEAL else None)
 
 

@@ -23,7 +23,8 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
 from coordinator.core.study import LIVE, Progress, Script
 from protos import record
-from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Task, Tensor, UploadHeader
+from protos.messages import Answer, Confirm, Member, Part, Tensor, UploadHeader
+from protos.steps import SUM, Note, Task
 from silo_agent.core.bonds import Bonds, SurvivorsError
 from support.searched_silo import NAMES, SUM_DIGEST
 
@@ -249,7 +250,7 @@ class RoundSearch:
             member = Member(name, key, key.ljust(32), key.ljust(1184), b"s")
             return Answered(name, Answer(place, "s", member=member))
         if phase in RELAYED or phase in COLLECTED or phase is Phase.GATHER:
-            kind = RELAYED[phase][0] if phase in RELAYED else COLLECTED.get(phase, "ckks")
+            kind = RELAYED[phase] if phase in RELAYED else COLLECTED.get(phase, "ckks")
             of = tensor if phase in (Phase.GATHER, Phase.REVEAL) else None
             values = 1 if phase is Phase.GATHER else 0
             return Uploaded(UploadHeader(place, kind, of, name, values, 1, SUM_DIGEST), b"s")

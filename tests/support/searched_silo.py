@@ -26,7 +26,8 @@ from policies.documents.study import Study
 from policies.plan.release import plan
 from policies.refusals import Refused
 from protos import messages
-from protos.messages import SUM, Member, Note, Part, Place, Signature, Task, Tensor, Work
+from protos.messages import Member, Part, Place, Signature, Tensor, Work
+from protos.steps import SUM, Note, Task
 from silo_agent.core import turns
 from silo_agent.core.bonds import Bonds
 from silo_agent.core.turns import Turn
@@ -40,6 +41,7 @@ from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
 from silo_agent.storage.promises import Refusal
+from support.steps import SUMMED
 from support.studies import tiny_study
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
@@ -405,7 +407,7 @@ class Words:
 
     def work(self, task: Task, **given: Any) -> Work:
         """One piece of work."""
-        tensor = TENSOR if task in (*messages.SUMMED, Task.VOID) else None
+        tensor = TENSOR if task in (*SUMMED, Task.VOID) else None
         return Work(task, self.world.place(self.attempt), tensor, self.members, **given)
 
     def before(self) -> tuple[Work, ...]:

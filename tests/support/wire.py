@@ -7,21 +7,15 @@ from hypothesis import strategies as st
 from protos.bounds import sentence
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import (
-    ADDED,
-    CONFIRMED,
     FALSE_MODEL,
-    FETCHED,
     MAX_CONTENT,
     RINGS,
-    SUM,
-    SUMMED,
     AgreedFigure,
     Answer,
     Complaint,
     Confirm,
     Figure,
     Member,
-    Note,
     Part,
     Place,
     Publication,
@@ -29,7 +23,6 @@ from protos.messages import (
     SignedPublication,
     Spoilt,
     StudyResults,
-    Task,
     Tensor,
     Upload,
     UploadHeader,
@@ -37,6 +30,8 @@ from protos.messages import (
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
+from protos.steps import SUM, Note, Task
+from support.steps import ADDED, CONFIRMED, FETCHED, SUMMED
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)

@@ -68,8 +68,7 @@ def phase_of_upload(header: UploadHeader) -> Phase:
     """Return the phase in which the coordinator waits for an upload."""
     if header.kind in RINGS:
         return Phase.GATHER
-    notes = {**COLLECTED, **{phase: note for phase, (note, _) in RELAYED.items()}}
-    return next(phase for phase, note in notes.items() if note == header.kind)
+    return next(phase for phase, note in {**COLLECTED, **RELAYED}.items() if note == header.kind)
 
 
 def bend_calls(plan: Plan) -> None:

@@ -5,9 +5,9 @@ import pytest
 from bench.attacks.hostile.member import PHASES, phase_of_confirm, phase_of_upload
 from bench.attacks.hostile.roster import ROWS, _line
 from bench.attacks.hostile.scene import MEMBER, SILOS, Watched
-from coordinator.core.state import CONFIRMED, Phase
-from coordinator.work import TASKS
-from protos.messages import RINGS, Confirm, Note, Place, Task, Tensor, UploadHeader
+from coordinator.core.state import CONFIRMED, IN_PHASE, Phase
+from protos.messages import RINGS, Confirm, Place, Tensor, UploadHeader
+from protos.steps import Note, Task
 
 PLACE = Place("0" * 64, 1, 1)
 
@@ -18,7 +18,7 @@ def seen(seconds, *, state="finished", left=()):
 
 
 def test_a_member_can_be_silent_in_every_phase_in_which_a_silo_is_waited_for():
-    assert {*PHASES, Phase.GATHER} == {*TASKS}
+    assert {*PHASES, Phase.GATHER} == {*IN_PHASE}
     silent = {row.phase for row in ROWS if row.act == "silent"}
     assert silent >= {Phase.OFFER, Phase.GREET, Phase.DEAL, Phase.TAKE, Phase.EXCHANGE, Phase.CHECK, Phase.GATHER}
     assert silent >= {Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT}

@@ -43,7 +43,8 @@ from coordinator.core.state import (
     Phase,
     Round,
 )
-from protos.messages import FALSE_MODEL, SUM, Answer, Confirm, Note, Part, Place, Signature, Task, Tensor
+from protos.messages import FALSE_MODEL, Answer, Confirm, Part, Place, Signature, Tensor
+from protos.steps import SUM, Note, Task
 from support.rounds import (
     CATCHING_UP,
     FIVE,
@@ -1535,11 +1536,14 @@ def test_while_it_waits_nobody_is_asked_and_seats_are_kept():
 
 
 def test_what_is_relayed_is_fetched_in_the_phase_that_follows():
-    for phase, (_, following) in RELAYED.items():
+    following = {Phase.DEAL: Phase.TAKE, Phase.SHARE: Phase.CATCH_UP, Phase.SOLVE: Phase.ADOPT}
+    assert set(following) == set(RELAYED)
+    for phase, note in RELAYED.items():
         state = reach(phase)
         state = after(state, *wanted(state))
-        assert state.phase is following
-        assert following in CONFIRMED
+        assert state.phase is following[phase]
+        assert state.phase in CONFIRMED
+        assert note in state.step.fetches
 
 
 def test_the_roster_is_sorted_whatever_the_order_of_answers():

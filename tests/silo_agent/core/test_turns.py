@@ -4,23 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos.messages import (
-    ADDED,
-    FETCHED,
-    SUM,
-    SUMMED,
-    Complaint,
-    Member,
-    Note,
-    Part,
-    Place,
-    Signature,
-    Task,
-    Tensor,
-    Upload,
-    Work,
-)
+from protos.messages import Complaint, Member, Part, Place, Signature, Tensor, Upload, Work
+from protos.steps import SUM, Note, Task
 from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, planned, repeats, sit, take
+from support.steps import ADDED, FETCHED, SUMMED
 
 STUDY = "5" * 64
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
