@@ -20,7 +20,8 @@ import yaml
 from bench.attacks.hostile.wire import Wire
 from coordinator.door.connections import UNPROVEN
 from protos import codec
-from protos.messages import Answer, Member, Place, Task
+from protos.messages import Answer, Member, Place
+from protos.steps import Task
 from protos.v1 import operator_pb2, silo_pb2
 from support.cosigners import cosign, signed, stated, witness, witnessed
 from support.hub_process import ROOT, hub_file, running

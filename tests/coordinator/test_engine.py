@@ -29,7 +29,8 @@ from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.refusals import Refused
 from protos import codec
-from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
+from protos.messages import MAX_CHUNK, Answer, Confirm, Part, Place, Tensor, UploadHeader
+from protos.steps import SUM, Note, Task
 from support.clocks import Clock
 from support.contents import digest_of, listed
 from support.failing import failing_writes

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from coordinator.server import OPERATORS, SILOS
 from protos import codec
-from protos.messages import Confirm, Note, Task, Tensor
+from protos.messages import Confirm, Tensor
+from protos.steps import Note, Task
 from protos.v1 import operator_pb2, silo_pb2
 from support.mutating import mutated
 from support.silos import Caller

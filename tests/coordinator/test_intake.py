@@ -11,7 +11,8 @@ from coordinator.storage.store import ContentConflictError, Store
 from crypto.errors import FrameError
 from crypto.rings.ckks_public import FRAME_BYTES
 from protos import chunks
-from protos.messages import MessageError, Note, Place, Tensor, UploadHeader
+from protos.messages import MessageError, Place, Tensor, UploadHeader
+from protos.steps import Note
 from support.contents import digest_of, listed, pieces
 from support.silos import sealed
 

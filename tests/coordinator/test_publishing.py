@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import publishing
-from protos.messages import Confirm, Figure, MessageError, Place, Publication, SignedPublication, Task, Tensor
+from protos.messages import Confirm, Figure, MessageError, Place, Publication, SignedPublication, Tensor
+from protos.steps import Task
 from support.studies import tiny_study
 
 STUDY = tiny_study(publish=["auc", "patients"])

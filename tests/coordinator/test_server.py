@@ -25,7 +25,8 @@ from coordinator.server import SERVICES, Revoked, Server
 from crypto.pki.certificates import Trust
 from policies.plan.release import plan
 from protos import chunks
-from protos.messages import Note, Place, Task, Tensor
+from protos.messages import Place, Tensor
+from protos.steps import Note, Task
 from protos.v1 import silo_pb2
 from support.contents import listed
 from support.online import Online

@@ -35,13 +35,12 @@ from protos.messages import (
     Answer,
     Figure,
     Member,
-    Note,
     Place,
     Publication,
-    Task,
     Tensor,
     Work,
 )
+from protos.steps import Note, Task
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import make_authority
 from support.contents import listed

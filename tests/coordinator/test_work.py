@@ -17,7 +17,8 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
-from protos.messages import Complaint, Note, Place, Signature, Spoilt, Task, Tensor, UploadHeader, Vouch
+from protos.messages import Complaint, Place, Signature, Spoilt, Tensor, UploadHeader, Vouch
+from protos.steps import Note, Task
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
 

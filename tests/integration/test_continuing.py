@@ -16,7 +16,8 @@ from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.ledger.ledger import read_ledger
 from policies.plan.release import plan
-from protos.messages import Task, Work
+from protos.messages import Work
+from protos.steps import Task
 from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.learner import Learner

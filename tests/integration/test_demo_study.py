@@ -19,7 +19,8 @@ from policies.accounting.accountant import epsilon
 from policies.documents.study import Study
 from policies.ledger.ledger import read_ledger
 from policies.plan.release import plan
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from support.certificates import data_set_of, make_authority
 from support.crash_federation import HUB, credentials_of
 from support.dropout_federation import DropoutFederation

@@ -15,8 +15,9 @@ import pytest
 
 from policies.documents.study import Study
 from policies.ledger.ledger import read_ledger
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
 from protos.status import StudyStatus
+from protos.steps import Task
 from support.certificates import make_authority
 from support.crash_federation import HUB, credentials_of
 from support.dropout_federation import DropoutFederation

@@ -20,8 +20,9 @@ import yaml
 
 from deploy.local.processes import script
 from policies.documents.study import Study
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
 from protos.status import MemberStatus
+from protos.steps import Task
 from support import moving_clock, party_process
 from support.certificates import Authority, make_authority
 from support.crash_federation import SECONDS

@@ -27,7 +27,6 @@ from protos.messages import (
     SignedPublication,
     Spoilt,
     StudyResults,
-    Task,
     Tensor,
     Upload,
     UploadHeader,
@@ -36,6 +35,7 @@ from protos.messages import (
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
+from protos.steps import Task
 
 MESSAGES = sorted(
     {

@@ -25,12 +25,12 @@ from protos.messages import (
     Place,
     Publication,
     StudyResults,
-    Task,
     Tensor,
     UploadHeader,
     Work,
 )
 from protos.status import StudyStatus
+from protos.steps import Task
 from protos.v1 import common_pb2, silo_pb2
 from support.wire import (
     answers,

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos import record
-from protos.messages import Member, Place, Task, Tensor
+from protos.messages import Member, Place, Tensor
+from protos.steps import Task
 from silo_agent.core.turns import Done, Stage, Turn
 
 

@@ -18,21 +18,18 @@ from protos.messages import (
     FALSE_MODEL,
     MAX_CONTENT,
     RINGS,
-    SUM,
     AgreedFigure,
     Answer,
     Complaint,
     Confirm,
     Figure,
     Member,
-    Note,
     Part,
     Place,
     Signature,
     SignedPublication,
     Spoilt,
     StudyResults,
-    Task,
     Tensor,
     Upload,
     UploadHeader,
@@ -41,6 +38,7 @@ from protos.messages import (
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
+from protos.steps import SUM, Note, Task
 
 FILE = Path(__file__).resolve().parent / "wire.json"
 STUDY, SHA = "5a" * 32, "c0" * 32

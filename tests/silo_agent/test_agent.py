@@ -19,7 +19,8 @@ from policies.documents.study import Study
 from policies.errors import LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint
 from policies.plan.release import plan
-from protos.messages import Note, Place, Task, Tensor, Work
+from protos.messages import Place, Tensor, Work
+from protos.steps import Note, Task
 from silo_agent import agent as agents
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.learner import Learner

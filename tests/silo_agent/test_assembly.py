@@ -17,7 +17,8 @@ from policies.documents.policy import load_policy
 from policies.errors import LedgerMissingError
 from policies.ledger.ledger import Ledger
 from policies.refusals import Refused
-from protos.messages import Place, Task, Work
+from protos.messages import Place, Work
+from protos.steps import Task
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
 from silo_agent.cli import main

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from crypto.errors import CryptoError
 from policies.errors import LedgerError, LedgerRolledBackError
 from policies.plan.release import plan
-from protos.messages import MessageError, Place, Task, Tensor, UploadHeader, Work
+from protos.messages import MessageError, Place, Tensor, UploadHeader, Work
+from protos.steps import Task
 from silo_agent.protocol import client as clients
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Heartbeat
 from silo_agent.protocol.ledgers import witnessing as witnesses

@@ -5,7 +5,8 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from silo_agent.learning.learner import Learner
 from silo_agent.storage import rows
 from silo_agent.storage.folders import StudyFolder

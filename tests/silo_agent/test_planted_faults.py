@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from support.planted import FIVE, FOUR, goes_on, refused, standing
 from support.sessions import flipped
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from policies.plan.release import plan
-from protos.messages import MessageError, Signature, Task, Tensor
+from protos.messages import MessageError, Signature, Tensor
+from protos.steps import Task
 from silo_agent.learning.noise import noised_sum as private
 from silo_agent.learning.releases.noising import SumGrid
 from support.planted import FIVE, FOUR, goes_on, refused, standing

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from crypto.secagg import unmasking
 from crypto.secagg.words import Word
-from protos.messages import MessageError, Task, Tensor
+from protos.messages import MessageError, Tensor
+from protos.steps import Task
 from support.planted import NOT_OPENED
 from support.sessions import flipped
 

@@ -21,7 +21,8 @@ from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
-from protos.messages import Signature, Task, Tensor
+from protos.messages import Signature, Tensor
+from protos.steps import Task
 from silo_agent.agent import Agent
 from silo_agent.protocol import tasks
 from silo_agent.protocol.attempt import Attempt

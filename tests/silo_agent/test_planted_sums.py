@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from crypto.rings.ckks_public import PRIME
 from crypto.rings.rings import ring_of
-from protos.messages import Task, Tensor, Work
+from protos.messages import Tensor, Work
+from protos.steps import Task
 from silo_agent.core.turns import Stage
 from support.planted import FIVE
 

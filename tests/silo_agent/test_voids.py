@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from support.planted import FIVE, FOUR, refused, standing
 
 HEADS = Tensor.HEADS

@@ -14,7 +14,8 @@ from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.survivors import threshold
 from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from support.memory import WINDOW, encodings, search
 from support.simulated_attacker import Attacker, WeakMasks, polynomial, raw_slots, session_of, solved_key
 from support.simulated_coordinator import read_frames

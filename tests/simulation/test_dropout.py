@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from coordinator.core.state import Phase
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 from support.simulated_silo import Fate
 from support.simulated_witness import plain_sum

@@ -18,7 +18,8 @@ from crypto.errors import RecoveryRefused
 from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.unmasking import _shares_key
 from policies.plan import quorum
-from protos.messages import Note, Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Note, Task
 from support import hostility
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study

@@ -17,7 +17,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from policies.plan import quorum
-from protos.messages import Task
+from protos.steps import Task
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 from support.simulated_machine import Disturbed, numbers, play, turns
 

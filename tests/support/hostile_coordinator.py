@@ -17,7 +17,8 @@ from crypto.pki.tls import server_credentials
 from protos import codec
 from protos.checkpoints import SignedCheckpoint
 from protos.chunks import ChunkList
-from protos.messages import MAX_CHUNK, SUM, Place, Work, note_slot
+from protos.messages import MAX_CHUNK, Place, Work, note_slot
+from protos.steps import SUM
 from protos.v1 import silo_pb2
 from support.contents import listed
 from support.cosigners import witnessed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from protos.messages import Task
+from protos.steps import Task
 from support.local_coordinator import LocalCoordinator
 from support.local_silos import LocalSilo
 

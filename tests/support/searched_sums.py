@@ -19,7 +19,7 @@ from itertools import combinations, permutations, product
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
-from protos.messages import Task
+from protos.steps import Task
 from silo_agent.core.bonds import Bonds
 from silo_agent.core.turns import Stage, Turn
 from support.searched_silo import (

@@ -27,22 +27,20 @@ from policies.plan.release import plan
 from protos import chunks, codec
 from protos.messages import (
     PROTOCOL,
-    SUM,
     Answer,
     Confirm,
     Figure,
     Member,
-    Note,
     Part,
     Place,
     Publication,
     StudyResults,
-    Task,
     Tensor,
     UploadHeader,
     Work,
 )
 from protos.status import StudyStatus
+from protos.steps import SUM, Note, Task
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 from support.certificates import Authority, load
 from support.contents import digest_of, listed, pieces

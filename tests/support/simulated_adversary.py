@@ -20,20 +20,8 @@ from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
-from protos.messages import (
-    SUM,
-    Answer,
-    Confirm,
-    Member,
-    Part,
-    Place,
-    Signature,
-    Task,
-    Tensor,
-    UploadHeader,
-    Void,
-    note_slot,
-)
+from protos.messages import Answer, Confirm, Member, Part, Place, Signature, Tensor, UploadHeader, Void, note_slot
+from protos.steps import SUM, Task
 from support.local_coordinator import LocalCoordinator
 from support.simulated_silo import SimulatedSilo
 from support.simulated_witness import Witness, plain_sum

@@ -28,7 +28,8 @@ from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import ShareBundle, notes_digest
 from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
-from protos.messages import Note, Place, Task, Tensor, Work, note_slot
+from protos.messages import Place, Tensor, Work, note_slot
+from protos.steps import Note, Task
 from silo_agent.protocol.session import Session
 from support.simulated_coordinator import read_frames
 from support.simulated_federation import SimulatedFederation

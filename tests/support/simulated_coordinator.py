@@ -48,7 +48,8 @@ from crypto.secagg.survivors import AttemptRef, SurvivorList
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos import record
-from protos.messages import RINGS, SUM, Answer, Confirm, Note, Part, Place, Signature, Task, Tensor, UploadHeader, Work
+from protos.messages import RINGS, Answer, Confirm, Part, Place, Signature, Tensor, UploadHeader, Work
+from protos.steps import SUM, Note, Task
 from silo_agent.protocol.client import CallRefused
 from support.contents import digest_of
 

@@ -38,7 +38,8 @@ from policies.refusals import Reason, Refused
 from protos import codec
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
-from protos.messages import RINGS, Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
+from protos.messages import RINGS, Answer, Confirm, Member, Part, Place, Tensor, UploadHeader, Work
+from protos.steps import Task
 from silo_agent.agent import Agent
 from silo_agent.gate import Gate, Order
 from silo_agent.learning.model.shared import SharedModel

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.tasks import Tasks
 

@@ -22,7 +22,8 @@ from coordinator.core.study import (
 from coordinator.engine import script_of
 from coordinator.work import work_in
 from protos import record
-from protos.messages import Confirm, Place, Task, Tensor
+from protos.messages import Confirm, Place, Tensor
+from protos.steps import Task
 from support.rounds import LIMITS, STUDY, accept, refuse, wanted
 from support.studies import tiny_study
 

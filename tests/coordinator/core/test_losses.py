@@ -25,7 +25,8 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError, step
 from coordinator.core.state import ADDED, OVER, SPARING, Phase, Round
 from protos import record
-from protos.messages import RINGS, Note, Task, Tensor
+from protos.messages import RINGS, Tensor
+from protos.steps import Note, Task
 from support.rounds import TOTAL, confirm, offer, reach, session, upload, wanted
 
 NAMES = ("cape", "east", "farm", "hill", "lake", "north", "port", "south", "tree", "west")

@@ -23,7 +23,8 @@ from coordinator.core.state import (
     Shown,
     Voided,
 )
-from protos.messages import Note, Place, Signature, Tensor, Void
+from protos.messages import Place, Signature, Tensor, Void
+from protos.steps import Note
 from support.rounds import CATCHING_UP, FIVE, LIMITS, SILOS, member, offer, reach, with_one_behind
 
 NORTH, SOUTH, WEST = SILOS

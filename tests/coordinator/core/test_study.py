@@ -51,7 +51,8 @@ from coordinator.core.study import (
 from coordinator.work import work_in
 from policies.plan.quorum import least
 from protos import record
-from protos.messages import RINGS, SUM, Confirm, Note, Part, Place, Task, Tensor
+from protos.messages import RINGS, Confirm, Part, Place, Tensor
+from protos.steps import SUM, Note, Task
 from support.rounds import (
     LIMITS,
     SHA,

@@ -8,7 +8,8 @@ from coordinator.core import vouching
 from coordinator.core.events import Confirmed
 from coordinator.core.round import step
 from coordinator.core.state import Held, Phase, Vouched
-from protos.messages import Confirm, Note, Task
+from protos.messages import Confirm
+from protos.steps import Note, Task
 from support.rounds import CONTENT, FIVE, accept, confirm, offer, reach, vouched_for, wanted, with_one_behind
 
 LAST = FIVE[-1]

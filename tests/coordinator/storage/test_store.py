@@ -13,8 +13,9 @@ from coordinator.core.state import Phase
 from coordinator.core.study import Script, create, start
 from coordinator.storage import checkpoints
 from coordinator.storage.store import ContentConflictError, Store, StoreError, StudyExistsError, _metadata
-from protos.messages import RINGS, Note, Place, SignedPublication, Tensor, UploadHeader, note_slot
+from protos.messages import RINGS, Place, SignedPublication, Tensor, UploadHeader, note_slot
 from protos.status import PhaseTime, UploadSize
+from protos.steps import Note
 from support.rounds import LIMITS, SHA, STUDY
 
 PLACE = Place(STUDY, 1, 2)

@@ -13,7 +13,8 @@ from coordinator.sums.aggregation import ContentAlteredError
 from crypto.rings.ckks_public import FRAME_BYTES, RESIDUES, write_frame
 from policies.plan.release import plan
 from protos.chunks import ChunkList
-from protos.messages import SUM, Part, Place, Tensor, UploadHeader
+from protos.messages import Part, Place, Tensor, UploadHeader
+from protos.steps import SUM
 from support.contents import digest_of
 from support.studies import tiny_study
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from policies.plan import shapes
 from policies.plan.note_sizes import BASE_BYTES, MAX_MODEL, MAX_NOTE, note_limit
-from protos.messages import Note
+from protos.steps import Note
 from support.studies import tiny_study
 
 STUDY = tiny_study()

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from protos.messages import Note, Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Note, Task
 from silo_agent.core.turns import OutOfTurnError
 
 SILOS = ("north", "south", "west")

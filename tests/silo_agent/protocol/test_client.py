@@ -17,19 +17,17 @@ from protos.messages import (
     MAX_CHUNK,
     MAX_MESSAGE,
     PROTOCOL,
-    SUM,
     Answer,
     Confirm,
     Member,
-    Note,
     Part,
     Place,
     Signature,
-    Task,
     Tensor,
     UploadHeader,
     Work,
 )
+from protos.steps import SUM, Note, Task
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import (

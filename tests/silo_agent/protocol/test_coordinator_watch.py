@@ -17,7 +17,8 @@ from crypto.pki.certificates import Credential
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.tls import server_credentials
 from protos import codec
-from protos.messages import Task, Work
+from protos.messages import Work
+from protos.steps import Task
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import Client, CoordinatorLeftError, Stopped

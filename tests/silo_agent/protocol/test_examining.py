@@ -10,7 +10,8 @@ from crypto.secagg.dealt.bundles import bound
 from crypto.secagg.dealt.complaints import Complaint
 from crypto.secagg.unmasking import _shares_key
 from protos.messages import Complaint as Shown
-from protos.messages import Task, Work
+from protos.messages import Work
+from protos.steps import Task
 from support.studies import tiny_study
 
 FOUR = tiny_study(silos=["north", "polar", "south", "west"], min_silos=3, privacy={"colluders": 1})

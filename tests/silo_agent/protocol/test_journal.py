@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protos.messages import Place, Task, Tensor, Work
+from protos.messages import Place, Tensor, Work
+from protos.steps import Task
 from silo_agent.core import turns
 from silo_agent.core.turns import Stage, Turn
 from silo_agent.learning.model.shared import SharedModel

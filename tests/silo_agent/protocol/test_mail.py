@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protos.messages import SUM, Note, Part, Place, Task, Tensor, Work
+from protos.messages import Part, Place, Tensor, Work
+from protos.steps import SUM, Note, Task
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import ContentError

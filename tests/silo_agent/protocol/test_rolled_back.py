@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from crypto.secagg.survivors import AttemptRef
 from crypto.secagg.words import Word
-from protos.messages import Task, Tensor
+from protos.messages import Tensor
+from protos.steps import Task
 from silo_agent.storage.errors import StateOlderError
 from support.planted import refused
 

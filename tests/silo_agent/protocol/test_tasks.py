@@ -10,7 +10,8 @@ from crypto.secagg.holding import Holding
 from crypto.secagg.packages import seal_note
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
-from protos.messages import SUM, Note, Publication, Task, Tensor, Work
+from protos.messages import Publication, Tensor, Work
+from protos.steps import SUM, Note, Task
 from silo_agent.protocol.session import Session
 from support.certificates import load
 from support.planted import refused

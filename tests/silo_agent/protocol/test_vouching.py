@@ -11,7 +11,8 @@ from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.packages import seal_note
-from protos.messages import FALSE_MODEL, Note, Task, Vouch
+from protos.messages import FALSE_MODEL, Vouch
+from protos.steps import Note, Task
 from silo_agent.protocol.catching_up import pack
 from support.studies import tiny_study
 

@@ -10,7 +10,8 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from policies.plan.release import plan
-from protos.messages import Place, Task, Tensor
+from protos.messages import Place, Tensor
+from protos.steps import Task
 from silo_agent.metrics import Metrics
 from silo_agent.storage import retention as retention_module
 from silo_agent.storage.retention import Retaining, Retention, today, weigh
