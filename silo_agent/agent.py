@@ -47,7 +47,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
-from silo_agent.protocol.journal import AttemptMemory, Journal
+from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
@@ -226,9 +226,8 @@ class Agent:
                 running = self._require(place.study)
                 if not turns.repeats(running.turn, work):
                     following = turns.take(running.turn, work)
-                    self._tasks.perform(running.attempt(work, place))
-                    running.turn = following
-                    self._keep(running)
+                    standing = self._tasks.perform(running.attempt(work, place))
+                    self._keep(running, replace(standing, turn=following))
                 if work.task is Task.CONTRIBUTE:
                     self._pad(running.study)
                 self._tasks.report(running.attempt(work, place))
@@ -255,7 +254,7 @@ class Agent:
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
             member = running.session.member
-            self._client.answer(Answer(place, self._session, member=member, model=running.digest))
+            self._client.answer(Answer(place, self._session, member=member, model=running.standing.digest))
 
     def _accepted(self, work: Work, place: Place) -> Running:
         """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file.
@@ -332,7 +331,7 @@ class Agent:
         committed = self._state.committed(digest)
         turn = Turn(_tensors(study), committed=committed, finished=committed)
         start = SharedModel.start(study) if begun is None else begun
-        running = Running(study, learner, self._sessions(digest), turn, start, begun=begun)
+        running = Running(study, learner, self._sessions(digest), Standing(turn, start), begun)
         self._running[digest] = running
         self._metrics.info.labels(digest[:12], study.name).set(1)
         return running
@@ -383,10 +382,7 @@ class Agent:
             study,
             self._learners(study),
             self._sessions(digest),
-            standing.turn if finished else turns.planned(standing.turn, _tensors(study)),
-            standing.model,
-            standing.digest,
-            standing.total,
+            standing if finished else replace(standing, turn=turns.planned(standing.turn, _tensors(study))),
             self._begun(study),
         )
         self._running[digest] = running
@@ -411,11 +407,10 @@ class Agent:
                 folder=str(self._state.study_folder(place.study)),
             )
             turn = replace(turn, behind=True)
-        running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
+        model, digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
             self._tasks.models.path(place.study, place.round).unlink(missing_ok=True)
-        running.turn, running.total = turn, None
-        self._keep(running)
+        self._keep(running, Standing(turn, model, digest))
 
     def _commit(self, running: Running, study: str, round_number: int) -> None:
         # The round of the metrics has no model of its own: the study's model stays that of the last training round.
@@ -477,8 +472,9 @@ class Agent:
             self._pad(running.study)
         return running
 
-    def _keep(self, running: Running) -> None:
-        standing = AttemptMemory(running.turn, running.model, running.digest, running.total)
+    def _keep(self, running: Running, standing: Standing) -> None:
+        """Go on from another standing, and store it durably."""
+        running.standing = standing
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
@@ -544,8 +540,7 @@ class Agent:
     def _abandon(self, study: str) -> None:
         running = self._running.get(study)
         if running is not None:
-            running.turn = turns.leave(running.turn)
-            self._keep(running)
+            self._keep(running, replace(running.standing, turn=turns.leave(running.turn)))
 
 
 def _tensors(study: Study) -> tuple[tuple[Tensor, ...], ...]:

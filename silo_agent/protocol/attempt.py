@@ -26,24 +26,19 @@ from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Order
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
+from silo_agent.protocol.journal import Standing
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session
 
 
 @dataclass
 class Running:
-    """One study under way at this silo."""
+    """One study under way at this silo. `agent` alone puts another standing in place of this one."""
 
     study: Study
     learner: Learner
     session: Session
-    turn: Turn
-    model: SharedModel
-    """The model that the current attempt computes from; once the round is finished, the candidate for the next one."""
-    digest: str = ""
-    """Keyed digest of `model`, equal at all silos."""
-    total: NDArray[np.int64] | None = None
-    """The opened sum of the heads, until they are adopted."""
+    standing: Standing
     begun: SharedModel | None = None
     """Where the study began, if it continues another one."""
     _attempt: Attempt | None = None
@@ -55,6 +50,11 @@ class Running:
             attempt = self._attempt = Attempt(self, place, work)
         attempt.work = work
         return attempt
+
+    @property
+    def turn(self) -> Turn:
+        """The silo's place in the study."""
+        return self.standing.turn
 
 
 @dataclass
@@ -72,6 +72,11 @@ class Attempt:
     def study(self) -> Study:
         """The study of the round."""
         return self.running.study
+
+    @property
+    def standing(self) -> Standing:
+        """How far the silo has come in the study. A task gives a new one and leaves this one as it is."""
+        return self.running.standing
 
     @property
     def membership(self) -> Membership:
@@ -123,27 +128,27 @@ class Attempt:
     @property
     def void(self) -> Void:
         """What this silo is asked to promise about the earlier attempts at the round."""
-        through, after = self.place.attempt - 1, self.running.turn.spoilt
+        through, after = self.place.attempt - 1, self.standing.turn.spoilt
         return Void(self.study.digest, self.place.round, str(self.work.tensor), through, after)
 
     # --- what -----------------------------------------------------------------------------------------------------
     @property
     def tensor(self) -> Tensor:
         """The tensor that is being summed. Raises `OutOfTurnError` between attempts."""
-        return self.running.turn.tensor
+        return self.standing.turn.tensor
 
     @property
     def tensors(self) -> tuple[str, ...]:
         """All tensors that the round sums, in order."""
-        return tuple(str(tensor) for tensor in self.running.turn.plan[self.place.round])
+        return tuple(str(tensor) for tensor in self.standing.turn.plan[self.place.round])
 
     @property
     def total(self) -> NDArray[np.int64]:
         """The opened sum of the heads. Raises `OutOfTurnError` if there is none."""
-        if self.running.total is None:
+        if self.standing.total is None:
             msg = "the heads' sum has not been opened"
             raise OutOfTurnError(msg)
-        return self.running.total
+        return self.standing.total
 
     @property
     def sealer(self) -> Sealer:
@@ -161,12 +166,12 @@ class Attempt:
     # --- names ----------------------------------------------------------------------------------------------------
     def order(self, tensor: Tensor) -> Order:
         """What the gate is asked for: this silo's contribution to a tensor. Raises `CryptoError`."""
-        roster, spoilt = self.membership.roster.digest, self.running.turn.spoilt
-        return Order(self.study, self.place, tensor, self.participants, roster, self.running.digest, spoilt)
+        roster, spoilt = self.membership.roster.digest, self.standing.turn.spoilt
+        return Order(self.study, self.place, tensor, self.participants, roster, self.standing.digest, spoilt)
 
     def note_label(self, note: Note) -> SumLabel:
         """The label that a sealed note of this attempt is bound to. Raises `CryptoError`."""
         # A silo that catches up does not know the others' model yet.
-        model, place = "" if note is Note.MODEL else self.running.digest, self.place
+        model, place = "" if note is Note.MODEL else self.standing.digest, self.place
         roster = self.membership.roster.digest
         return SumLabel(place.study, roster, model, place.round, place.attempt, f"note-{note}")

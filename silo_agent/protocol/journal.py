@@ -26,15 +26,15 @@ from silo_agent.storage.state import State
 
 
 @dataclass(frozen=True)
-class AttemptMemory:
-    """What a silo must remember in the middle of an attempt."""
+class Standing:
+    """How far a silo has come in a study: what it must remember in the middle of an attempt."""
 
     turn: Turn
     model: SharedModel
-    """The model that the attempt computes from."""
-    digest: str
+    """The model that the attempt computes from; once the round is finished, the candidate for the next one."""
+    digest: str = ""
     """Keyed digest of `model`, equal at all silos."""
-    total: NDArray[np.int64] | None
+    total: NDArray[np.int64] | None = None
     """The opened sum of the heads, until they are adopted."""
 
 
@@ -54,7 +54,7 @@ class Journal:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def keep(self, study: str, standing: AttemptMemory) -> None:
+    def keep(self, study: str, standing: Standing) -> None:
         """Store a standing durably, in place of the one before."""
         total = b"" if standing.total is None else standing.total.astype("<i8").tobytes()
         row = _Row(standing.turn, standing.digest, standing.model.digest, self._digest(total) if total else "")
@@ -68,7 +68,7 @@ class Journal:
             if path not in (model_path, total_path):
                 path.unlink()
 
-    def recall(self, study: str) -> AttemptMemory | None:
+    def recall(self, study: str) -> Standing | None:
         """The last standing, or None if there is none. Raises `StateError` if its files were changed or are missing."""
         text = self._state.attempt(study)
         if text is None:
@@ -89,7 +89,7 @@ class Journal:
             msg = f"{self._state.study_folder(study)}: the stored state of the study was changed; {_FIX}"
             raise StateError(msg)
         summed = np.frombuffer(total, "<i8").astype(np.int64) if total else None
-        standing = AttemptMemory(row.turn, model, row.digest, summed)
+        standing = Standing(row.turn, model, row.digest, summed)
         if earlier:  # an earlier version kept the plain digest
             self.keep(study, standing)
         return standing

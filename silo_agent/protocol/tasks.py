@@ -40,6 +40,7 @@ from silo_agent.protocol import publishing
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.catching_up import CatchUpError, Current, pack, unpack
 from silo_agent.protocol.client import Client
+from silo_agent.protocol.journal import Standing
 from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
@@ -75,7 +76,7 @@ class Tasks:
         self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
         self.models = KeptModels(state.files)
         self._mail, self._cosigning = Mail(client, state, metrics), cosigning
-        self._performs: Mapping[Task, Callable[[Attempt], None]] = {
+        self._performs: Mapping[Task, Callable[[Attempt], Standing | None]] = {
             Task.VOID: self._void,
             Task.GREET: self._greet,
             Task.DEAL: self._deal,
@@ -102,14 +103,15 @@ class Tasks:
             Task.RECOUNT: self._stated,
         }
 
-    def perform(self, attempt: Attempt) -> None:
+    def perform(self, attempt: Attempt) -> Standing:
         """Do what the attempt's work asks, and store what `report` will need. Nothing is sent to the coordinator yet.
 
-        The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
+        The exception is the ledger's checkpoint, which others must cosign before a contribution is computed. Return
+        the standing afterwards, but with the turn of before: `agent` knows the next one and stores both.
         """
         _require_sizes(attempt)
         self._state.anchored.require(attempt.place)
-        self._performs[attempt.work.task](attempt)
+        return self._performs[attempt.work.task](attempt) or attempt.standing
 
     def report(self, attempt: Attempt) -> None:
         """Tell the coordinator the result of the task."""
@@ -159,12 +161,12 @@ class Tasks:
     def _share(self, attempt: Attempt) -> None:
         self._seal_note(attempt, Note.MODEL, pack(self.models.current(attempt.study, attempt.place.round - 1)))
 
-    def _catch_up(self, attempt: Attempt) -> None:
-        place, running, current = attempt.place, attempt.running, self._shown(attempt)
+    def _catch_up(self, attempt: Attempt) -> Standing:
+        current = self._shown(attempt)
         _require_vouched(attempt, current)
-        write_checked(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
+        write_checked(self._state.files.study(attempt.place.study).counts, json.dumps(current.counts).encode())
         self.models.keep(current)
-        running.model, running.digest = current.model, current.digest
+        return replace(attempt.standing, model=current.model, digest=current.digest)
 
     def _judge(self, attempt: Attempt) -> None:
         """Say, once and durably, whether the model that a peer has shared is the one that this silo holds."""
@@ -223,7 +225,8 @@ class Tasks:
         return self._state.note_path(attempt.place, "liar")
 
     def _contribute(self, attempt: Attempt) -> None:
-        running, place, tensor = attempt.running, attempt.place, attempt.tensor
+        learner, model = attempt.running.learner, attempt.standing.model
+        place, tensor = attempt.place, attempt.tensor
         if attempt.me not in attempt.participants:
             msg = "this silo is asked for its contribution, but it is not among the participants"
             raise OutOfTurnError(msg)
@@ -239,9 +242,9 @@ class Tasks:
             attempt.order(tensor),
             attempt.sealer,
             attempt.membership.masks(place, tensor, attempt.participants),
-            lambda charged, release: running.learner.contribution(release, charged, running.model, silos),
+            lambda charged, release: learner.contribution(release, charged, model, silos),
             lambda: self._cosigning.ask(place),
-            noise_alone=lambda charged, release: running.learner.noise_alone(release, charged, running.model, silos),
+            noise_alone=lambda charged, release: learner.noise_alone(release, charged, model, silos),
         )
 
     # --- who is in the sum ----------------------------------------------------------------------------------------
@@ -255,7 +258,7 @@ class Tasks:
         handed, study = attempt.work.void, attempt.study
         if handed is None:
             return
-        after = attempt.running.turn.spoilt
+        after = attempt.standing.turn.spoilt
         void = Void(study.digest, attempt.place.round, str(attempt.tensor), handed.through, after)
         signers, needed = attempt.membership.voiders(void, study.silos, handed), attempt.threshold
         if handed.through >= attempt.place.attempt or len(signers) < needed:
@@ -290,9 +293,9 @@ class Tasks:
             write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants, word))
 
     # --- open and solve -------------------------------------------------------------------------------------------
-    def _open(self, attempt: Attempt) -> None:
-        running, place, tensor = attempt.running, attempt.place, attempt.tensor
-        learner, silos = running.learner, len(attempt.survivors)
+    def _open(self, attempt: Attempt) -> Standing:
+        place, tensor = attempt.place, attempt.tensor
+        learner, silos = attempt.running.learner, len(attempt.survivors)
         counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
         uncounted = len(set(attempt.survivors) - counted)
         try:
@@ -301,12 +304,13 @@ class Tasks:
         except _REFUSALS as refusal:
             self._refuse(attempt, refusal)
             raise
-        opened = learner.open(tensor, total, place, running.model, silos)
-        running.model, running.total = opened.model, opened.unsolved
+        opened = learner.open(tensor, total, place, attempt.standing.model, silos)
         if opened.results is not None:
             self._publish(attempt, opened.results)
-        running.digest = _next_digest(attempt, np.ascontiguousarray(total, "<i8").data, running.model)
-        self._keep_last(attempt)
+        digest = _next_digest(attempt, np.ascontiguousarray(total, "<i8").data, opened.model)
+        standing = Standing(attempt.standing.turn, opened.model, digest, opened.unsolved)
+        self._keep_last(attempt, standing)
+        return standing
 
     def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
         tensor, place = attempt.tensor, attempt.place
@@ -352,32 +356,31 @@ class Tasks:
             write_whole(self._state.files.study(attempt.place.study).publication, blob)
 
     def _solve(self, attempt: Attempt) -> None:
-        running, silos = attempt.running, len(attempt.survivors)
-        solution = running.learner.solve(attempt.total, attempt.place, running.model, silos)
+        learner, silos = attempt.running.learner, len(attempt.survivors)
+        solution = learner.solve(attempt.total, attempt.place, attempt.standing.model, silos)
         self._seal_note(attempt, Note.HEADS, solution.astype("<i8").tobytes())
 
-    def _adopt(self, attempt: Attempt) -> None:
-        plain, running = self._open_note(attempt, Note.HEADS), attempt.running
+    def _adopt(self, attempt: Attempt) -> Standing:
+        plain, learner = self._open_note(attempt, Note.HEADS), attempt.running.learner
         if len(plain) % 8:
             msg = "the solved heads are not a sequence of 64-bit integers"
             raise SolutionError(msg)
         solution, silos = np.frombuffer(plain, "<i8"), len(attempt.survivors)
-        model = running.learner.adopt(solution, attempt.total, attempt.place, running.model, silos)
-        digest = _next_digest(attempt, plain, model)
-        running.model, running.digest, running.total = model, digest, None
-        self._keep_last(attempt)
+        model = learner.adopt(solution, attempt.total, attempt.place, attempt.standing.model, silos)
+        standing = Standing(attempt.standing.turn, model, _next_digest(attempt, plain, model))
+        self._keep_last(attempt, standing)
+        return standing
 
     # --- files ----------------------------------------------------------------------------------------------------
-    def _keep_last(self, attempt: Attempt) -> None:
+    def _keep_last(self, attempt: Attempt, standing: Standing) -> None:
         """Store the model after a round's last tensor, before the coordinator hears that the round is finished.
 
         The round of the metrics follows the training rounds and changes no model, so it has no file.
         """
-        running, place = attempt.running, attempt.place
-        solved = running.total is None
+        place, solved = attempt.place, standing.total is None
         if solved and attempt.tensor == attempt.tensors[-1] and place.round <= attempt.study.rounds:
             key = content_key(attempt.membership.keys, place.study, place.round)
-            self.models.keep(Current(running.model, running.digest, self._counts(place.study), key))
+            self.models.keep(Current(standing.model, standing.digest, self._counts(place.study), key))
 
     def _counts(self, study: str) -> tuple[float, ...]:
         return tuple(float(count) for count in noised_counts(self._state.study_folder(study)))
@@ -429,13 +432,12 @@ class Tasks:
             with own_files():
                 publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
-        digest = attempt.running.digest
         content, vouch = self._vouch(attempt)
         return Confirm(
             place,
             work.task,
             tensor,
-            model=digest,
+            model=attempt.standing.digest,
             publication=publication,
             signature=signature,
             content=content,
@@ -457,7 +459,7 @@ class Tasks:
 
     def _vouch(self, attempt: Attempt) -> tuple[str, bytes]:
         """What this silo holds, if the task was the last of a round or it has caught up, and its signature on it."""
-        finished, place = attempt.running.turn.finished, attempt.place
+        finished, place = attempt.standing.turn.finished, attempt.place
         caught_up = attempt.work.task is Task.CATCH_UP
         if not caught_up and (finished != place.round or place.round > attempt.study.rounds):
             return "", b""
@@ -557,4 +559,4 @@ def _next_digest(attempt: Attempt, opened: bytes | memoryview, model: SharedMode
     A silo that computes another model gets another digest, so the difference shows at once.
     """
     keys, made = attempt.membership.keys, bytes.fromhex(model.digest)
-    return model_digest(keys, attempt.running.digest, attempt.study.digest, [sha256(opened).digest(), made])
+    return model_digest(keys, attempt.standing.digest, attempt.study.digest, [sha256(opened).digest(), made])

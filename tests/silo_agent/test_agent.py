@@ -482,7 +482,7 @@ def test_a_candidate_is_committed_by_the_next_offer_also_after_a_restart(federat
     coordinator, silos = federation
     for number in (0, 1):
         coordinator.run_round(number)
-    digest = silos["north"].running.digest
+    digest = silos["north"].running.standing.digest
     silos["north"].restart()
     coordinator.ask("north", Work(Task.DECIDE, coordinator.place(2)))
     assert coordinator.clients["north"].answers[-1].model == digest
@@ -505,8 +505,8 @@ def test_the_last_model_is_committed_also_where_the_silo_was_restarted_before_th
 def before_the_metrics_had_a_round(silo):
     """As if an earlier version had stored the silo's turn."""
     tensors = silo.running.turn.plan
-    silo.running.turn = replace(silo.running.turn, plan=(*tensors[:2], (Tensor.HEADS, Tensor.METRICS)))
-    silo.agent._keep(silo.running)
+    turn = replace(silo.running.turn, plan=(*tensors[:2], (Tensor.HEADS, Tensor.METRICS)))
+    silo.agent._keep(silo.running, replace(silo.running.standing, turn=turn))
     silo.restart()
 
 

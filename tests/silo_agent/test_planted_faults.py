@@ -197,10 +197,10 @@ def test_silos_with_different_models_get_no_usable_sum(five, tensor, sealing, ho
     place, roster = coordinator.begin(1)
     if tensor is Tensor.ENCODER:
         coordinator.run_tensor(place, roster, Tensor.HEADS)
-    silos["south"].running.digest = "e" * 64
-    silos["west"].running.digest = "f" * 64
-    if how == "swapped":
-        silos["north"].running.digest, silos["polar"].running.digest = "f" * 64, "e" * 64
+    others = {"south": "e", "west": "f"} | ({"north": "f", "polar": "e"} if how == "swapped" else {})
+    for name, letter in others.items():
+        running = silos[name].running
+        running.standing = replace(running.standing, digest=letter * 64)
     coordinator.gather(place, roster, tensor)
     refused_by_all(coordinator, silos, place, roster, tensor)
 
@@ -304,4 +304,4 @@ def test_a_silo_that_is_gone_is_no_fault(five, tensor, sealing):
     if tensor is Tensor.ENCODER:
         coordinator.run_tensor(place, roster, Tensor.HEADS)
     assert len(coordinator.run_tensor(place, roster, tensor, {(Task.CONTRIBUTE, tensor): ("polar",)})) == 1
-    assert len({silos[name].running.model.digest for name in FOUR}) == 1
+    assert len({silos[name].running.standing.model.digest for name in FOUR}) == 1

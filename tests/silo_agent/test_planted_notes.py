@@ -296,7 +296,7 @@ def test_reveals_that_are_not_the_silos_of_this_sum_do_not_open_it(five, fault):
     for name, note in fault(coordinator, place).items():
         coordinator.content[place, "note-reveal-encoder", name] = note
     for name in FIVE:
-        stood = silos[name].running.digest
+        stood = silos[name].running.standing.digest
         with capture_logs() as logs:
             coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER))
         refused(coordinator, name, Task.OPEN, "recovery", says=("3 of the 4", "ignored: polar, south"))
@@ -304,7 +304,7 @@ def test_reveals_that_are_not_the_silos_of_this_sum_do_not_open_it(five, fault):
         (logged,) = [entry for entry in logs if entry["event"] == "disputed"]
         assert (logged["task"], logged["tensor"], logged["round"]) == (Task.OPEN, Tensor.ENCODER, 1)
         assert (coordinator.said(name).place, coordinator.said(name).tensor) == (place, Tensor.ENCODER)
-        assert silos[name].running.digest == stood
+        assert silos[name].running.standing.digest == stood
         assert not silos[name].model(1).exists()
     coordinator.keyed = ()
     coordinator.run_round(1, attempt=2)

@@ -98,12 +98,12 @@ def test_a_place_in_which_work_was_done_is_not_taken_again(five):
     coordinator, silos = five()
     place, roster = ready(coordinator)
     coordinator.open(place, roster, Tensor.COUNTS)
-    stood = silos["north"].running.digest
+    stood = silos["north"].running.standing.digest
     for again in (place, coordinator.place(0, 2), place):
         if again.attempt == 1:
             coordinator.ask("north", Work(Task.DECIDE, again))
             assert coordinator.clients["north"].answers[-1].refusal == "out_of_turn"
-    assert silos["north"].running.digest == stood
+    assert silos["north"].running.standing.digest == stood
 
 
 def test_of_two_sums_under_one_label_only_the_first_is_ever_tried(five, monkeypatch):
@@ -119,7 +119,7 @@ def test_of_two_sums_under_one_label_only_the_first_is_ever_tried(five, monkeypa
         coordinator.ask("north", Work(Task.DECIDE, place))
         coordinator.keyed = ()
         north = silos["north"].running
-        north.turn = _at_reveal(north.turn, coordinator, place, roster)
+        north.standing = replace(north.standing, turn=_at_reveal(north.turn, coordinator, place, roster))
         said, why = asks(coordinator, place, roster, "north", honest if attempt else plus(2)(honest))
         assert said == SAID
         assert "another sum was offered under this label before" in why[0]

@@ -16,8 +16,9 @@ FOUR = ("east", "north", "south", "west")
 
 def standing(silos: Mapping[str, LocalSilo]) -> dict[str, tuple[str, str, int]]:
     """What a refusal must not change."""
+    held = {name: silo.running.standing for name, silo in silos.items()}
     return {
-        name: (silo.running.digest, silo.running.model.digest, silo.state.committed(silo.coordinator.study.digest))
+        name: (held[name].digest, held[name].model.digest, silo.state.committed(silo.coordinator.study.digest))
         for name, silo in silos.items()
     }
 

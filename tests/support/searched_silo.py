@@ -36,6 +36,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol import attempt as attempts
 from silo_agent.protocol import recounting, tasks
 from silo_agent.protocol.attempt import Attempt, Running
+from silo_agent.protocol.journal import Standing
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
@@ -279,7 +280,7 @@ class SearchedSilo:
         self._tasks = _Tasks(self, self, state, Metrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
         self._tasks._mail = self  # type: ignore[assignment]
         self._sealed, self._noted, self._said = 0, False, Said()
-        self._running = Running(world.study, None, self._session, Turn(PLAN), None)  # type: ignore[arg-type]
+        self._running = Running(world.study, None, self._session, Standing(Turn(PLAN), None))  # type: ignore[arg-type]
 
     # --- what is asked of it --------------------------------------------------------------------------------------
     def offered(self, node: Node, attempt: int, proof: messages.Spoilt | None) -> Node | None:
@@ -319,13 +320,14 @@ class SearchedSilo:
 
     def _attempt(self, turn: Turn, work: Work) -> Attempt:
         assert work.place is not None
-        self._running.turn = turn
+        self._running.standing = replace(self._running.standing, turn=turn)
         return self._running.attempt(work, work.place)
 
     def _set(self, node: Node) -> None:
         self._promises.bonds, self._promises.refusal = node.bonds, node.refusal
         self._sealed, self._noted, self._said = node.sealed, node.noted, node.said
-        self._running.turn, self._running._attempt = node.turn, None
+        self._running.standing = replace(self._running.standing, turn=node.turn)
+        self._running._attempt = None
 
     def _node(self, turn: Turn) -> Node:
         promises = self._promises

@@ -44,7 +44,7 @@ def test_an_attempt_names_what_its_round_sums_and_for_whom(sharing):
 def test_a_note_for_who_catches_up_is_not_bound_to_the_model_that_it_brings(sharing):
     running, work, place = sharing
     attempt = running.attempt(work, place)
-    assert attempt.note_label(Note.HEADS).model == running.digest != ""
+    assert attempt.note_label(Note.HEADS).model == running.standing.digest != ""
     assert attempt.note_label(Note.MODEL).model == ""
 
 

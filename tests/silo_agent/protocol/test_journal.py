@@ -8,7 +8,7 @@ from protos.steps import Task
 from silo_agent.core import turns
 from silo_agent.core.turns import Stage, Turn
 from silo_agent.learning.model.shared import SharedModel
-from silo_agent.protocol.journal import AttemptMemory, Journal
+from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.storage.errors import StateError
 from support.states import keyed
 from support.studies import tiny_study
@@ -33,7 +33,7 @@ def standing(*, number=0, total=None, stage=Stage.SEATED):
     model = SharedModel.start(STUDY)
     heads = np.full(model.heads.shape, float(number))
     turn = replace(turns.sit(Turn(PLAN), Place(STUDY.digest, 0, 1)), stage=stage)
-    return AttemptMemory(turn, model.with_heads(heads, number), f"{number:064x}", total)
+    return Standing(turn, model.with_heads(heads, number), f"{number:064x}", total)
 
 
 def files(state):

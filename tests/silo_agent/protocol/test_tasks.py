@@ -288,3 +288,23 @@ def test_what_the_study_publishes_is_signed_with_the_last_word_and_nothing_else_
     assert len(blobs) == 1
     figures = Publication.parse(blobs.pop()).figures
     assert {(f.domain, f.metric) for f in figures} == {(d, m) for d in "ab" for m in ("accuracy", "patients")}
+
+
+def test_a_task_gives_a_new_standing_and_leaves_the_agent_s_own_as_it_is(federation):
+    coordinator, silos = federation
+    north, changed = silos["north"], {}
+    perform = north.agent._tasks.perform
+
+    def watched(attempt):
+        before = north.running.standing
+        after = perform(attempt)
+        assert north.running.standing is before, "only the agent puts another in its place"
+        assert after.turn is before.turn
+        changed[attempt.work.task] = after is not before
+        return after
+
+    north.agent._tasks.perform = watched
+    coordinator.run_round(0)
+    coordinator.run_round(1)
+    assert {task for task, changes in changed.items() if changes} == {Task.OPEN, Task.ADOPT}
+    assert {Task.GREET, Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN, Task.REVEAL} < set(changed)
