@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -177,8 +178,9 @@ class Plan:
         return (release for releases in self.rounds for release in releases)
 
 
+@lru_cache(maxsize=64)
 def plan(study: Study) -> Plan:
-    """The releases of every round of a study, round 0 first."""
+    """The releases of every round of a study, round 0 first. They are computed once for as long as a study is used."""
     domains = len(study.data.domains)
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
     metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
