@@ -21,9 +21,10 @@ from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.agent import Agent, UnknownDataError
-from silo_agent.config import AgentConfig, SqlSource
+from silo_agent.config import AgentConfig
+from silo_agent.data.sources.data_set import DataSet
 from silo_agent.data.sources.sql import is_missing
-from silo_agent.data.table import Source, Written
+from silo_agent.data.table import Source
 from silo_agent.gate import Gate
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
@@ -85,37 +86,25 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         lambda up: metrics.connected.set(float(up)),
         proxy=config.proxy,
     )
-    data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
         kept = rows_of(state.files.study(study.digest), credential, entropy)  # before the key is made
         rows = row_key(state.files.study(study.digest), credential, entropy)
         return Learner(
             study,
-            _named(config, study, gate.policy),
-            data_set.id,
-            data_set.holdout,
+            DataSet.of(gate.policy, _named(config, study, gate.policy)),
             state.study_folder(study.digest),
-            identified_by=data_set.identified_by,
             draws=KeyedDraws(draws_key(secret, rows, study.digest)),
             device=config.device,
-            written=written,
             kept=kept,
         )
 
     def job(study: Study) -> Job:
-        source = _source(config, study, state, gate.policy)
-        database = source if isinstance(source, SqlSource) else None
         return Job(
             str(state.study_folder(study.digest)),
-            "" if database else str(source),
-            data_set.id,
-            data_set.holdout,
-            data_set.identified_by,
+            DataSet.of(gate.policy, _source(config, study, state, gate.policy)),
             config.device,
             config.threads,
-            written,
-            database,
             row_key(state.files.study(study.digest), credential, entropy),
         )
 

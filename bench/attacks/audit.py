@@ -54,6 +54,7 @@ from policies.plan.release import Release
 from policies.plan.release import plan as plan_of
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.gate import Gate, Order
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.learner import Learner
@@ -275,11 +276,8 @@ class AuditedSilo:
         )
         self.learner = _GivenRecords(
             study,
-            folder / "no file is read",
-            DATA_SET,
-            HOLDOUT,
+            DataSet(folder / "no file is read", Division(DATA_SET, HOLDOUT, tuple(columns))),
             self.state.study_folder(study.digest),
-            identified_by=columns,
             draws=KeyedDraws(entropy.bytes(32)),
             device="cpu",
         )

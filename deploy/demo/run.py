@@ -20,10 +20,9 @@ from deploy.local.processes import FederationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import Study
 from protos.status import StudyStatus
-from silo_agent.data.reader import read_fitting_records, read_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
-from silo_agent.data.split import split
-from silo_agent.data.table import Written
+from silo_agent.data.sources.data_set import DataSet
 
 STUDY_SECONDS = 900.0
 
@@ -150,10 +149,7 @@ class Demo:
 
 def training_records(source: Source, silo: str, file: Path) -> Records:
     """The records that this silo's agent trains on."""
-    policy = source.policy_of(silo)
-    data_set = policy.data_set
-    records = read_fitting_records(file, source.study.data, data_set.identified_by, written=Written.of(policy))
-    return split(records, data_set.id, data_set.holdout)[0]
+    return DataSet.of(source.policy_of(silo), file).cohorts(source.study.data)[0]
 
 
 def join_files(files: list[Path], target: Path) -> Path:

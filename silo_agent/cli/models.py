@@ -357,6 +357,7 @@ def _estimated(found: Estimate | None) -> str:
 
 def cohorts_of(settings: AgentConfig) -> Cohorts:
     """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
+    from silo_agent.data.sources.data_set import Division
     from silo_agent.data.table import Written
     from silo_agent.models.evaluate import Cohorts
     from silo_agent.storage.approvals import own
@@ -365,12 +366,9 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
     policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
     if ledger.exists():
         require_match(ledger.name, read_history(ledger)[0], Genesis.of(policy))
-    data_set = policy.data_set
     withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
     return Cohorts(
-        data_set.id,
-        data_set.holdout,
-        data_set.identified_by,
+        Division.of(policy),
         lambda study: own(settings, study, policy),
         Written.of(policy),
         withdrawn,

@@ -7,7 +7,7 @@ the same integers. `contributions` has the code for each tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +24,10 @@ from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
 from silo_agent.data.image_store import reserve
 from silo_agent.data.images import Levels
-from silo_agent.data.reader import empty_records, read_fitting_records
+from silo_agent.data.reader import empty_records
 from silo_agent.data.records import Records
-from silo_agent.data.sources.snapshot import SnapshotStore, read_begun
-from silo_agent.data.split import split
-from silo_agent.data.table import Source, Written
+from silo_agent.data.sources.data_set import DataSet
+from silo_agent.data.sources.snapshot import SnapshotStore
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.dpsgd.training import require_accountable
 from silo_agent.learning.each_record import chunk_rows
@@ -60,22 +59,16 @@ class Learner:
     def __init__(
         self,
         study: Study,
-        data: Source,
-        data_set: str,
-        holdout: float,
+        data_set: DataSet,
         folder: Path,
         *,
-        identified_by: Sequence[str],
         draws: Draws,
         device: str,
-        written: Written | None = None,
         kept: SnapshotStore | None = None,
     ) -> None:
         """`draws` feeds what leaves the silo.
 
-        `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts; `written` says how
-        the hospital writes its file (by default as the study says). `kept` keeps the rows of the first reading for all
-        later ones; without it the data are as they are now.
+        `kept` keeps the rows of the first reading for all later ones; without it the data are as they are now.
 
         Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
@@ -85,8 +78,7 @@ class Learner:
         else:
             require_accountable(study, self._device)
         self.study = study
-        self._data, self._data_set, self._holdout = data, data_set, holdout
-        self._identified_by, self._written = tuple(identified_by), written
+        self._data_set = data_set
         self._kept, self._stamp = kept, None if kept is None else kept.stamp()
         self._records: tuple[Records, Records] | None = None
         self._room: Levels | None = None
@@ -179,15 +171,8 @@ class Learner:
         stamp = None if self._kept is None else self._kept.stamp()
         if self._records is None or stamp != self._stamp:
             self._records = None
-            self._records = split(self._read_records(), self._data_set, self._holdout)
+            self._records = self._data_set.cohorts(self.study.data, kept=self._kept, room=self._reserve())
             self._stamp = stamp
-
-    def _read_records(self) -> Records:
-        room = self._reserve()
-        asked = self._data, self.study.data, self._identified_by
-        if self._kept is None:
-            return read_fitting_records(*asked, room=room, written=self._written)
-        return read_begun(*asked, self._kept, room=room, written=self._written)
 
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's noised integers of a release. Only the gate calls this, after the charge."""

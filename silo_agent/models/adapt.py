@@ -15,7 +15,6 @@ from policies.documents.recipes import Part
 from silo_agent.data.errors import LISTED, DataError
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY
-from silo_agent.data.split import split
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.errors import AdaptError, ModelFileError
 from silo_agent.learning.figures.paired import Paired, paired
@@ -74,7 +73,7 @@ def adapt(
     part = adapting.part_of(study, part)
     file, _ = file_of(study, data, cohorts)
     records, check = read_checked_records(
-        file, study.data, LISTED, cohorts.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
+        file, study.data, LISTED, cohorts.division.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
     )
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
@@ -84,7 +83,7 @@ def adapt(
             " in the policy: data_set.identified_by"
         )
         raise AdaptError(msg)
-    training, held_out = split(records, cohorts.data_set, cohorts.holdout)
+    training, held_out = cohorts.division.split(records)
     chosen = choose_device(device)
     adapted = adapting.adapt(shared, training, part=part, most=most, device=chosen)
     said = [model.predict(held_out.inputs, held_out.domains, held_out.images) for model in (shared, adapted.model)]

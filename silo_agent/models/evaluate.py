@@ -9,7 +9,7 @@ each cohort were scored. A record that does not fit the study is skipped and cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.outcome import half_range
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY, Records
-from silo_agent.data.split import split
+from silo_agent.data.sources.data_set import Division
 from silo_agent.data.table import Source, Written
 from silo_agent.errors import SiloError
 from silo_agent.learning.figures.evaluation import NumberQuality, Quality, quality
@@ -50,14 +50,12 @@ class NoFileError(SiloError):
 
 @dataclass(frozen=True)
 class Cohorts:
-    """What decides who trains and who is held out: `data_set.id`, `holdout` and `identified_by` of the policy.
+    """What decides who trains and who is held out, and whose records are not read.
 
     `source_of` says where the hospital's records of a study are; `written` says how the hospital writes files.
     """
 
-    data_set: str
-    holdout: float
-    identified_by: Sequence[str]
+    division: Division
     source_of: Callable[[Study], Source | None]
     written: Written | None = None
     withdrawn: Collection[str] = ()
@@ -134,7 +132,7 @@ def evaluate(
     study = model.study
     file, own = file_of(study, data, cohorts)
     # A file of other people need not have the columns that identify records here.
-    identified_by = cohorts.identified_by if own or held_out else ()
+    identified_by = cohorts.division.identified_by if own or held_out else ()
     written = None if in_study_form else cohorts.written
     records, check = read_checked_records(
         file, study.data, _LISTED, identified_by, written=written, withdrawn=cohorts.withdrawn
@@ -143,7 +141,7 @@ def evaluate(
         raise DataError(check.faults, check.total)
     patients, untouched = None, None
     if NOBODY not in records.identities:
-        training, evaluation = split(records, cohorts.data_set, cohorts.holdout)
+        training, evaluation = cohorts.division.split(records)
         unit = "record" if study.data.patient is None else "patient"
         patients = PatientCounts(unit, training.patient_count, evaluation.patient_count, own)
         records, untouched = evaluation if held_out else records, evaluation

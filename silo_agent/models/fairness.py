@@ -15,7 +15,6 @@ from policies.documents.study import Study
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import Records
-from silo_agent.data.split import split
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.figures.evaluation import Estimate
@@ -72,11 +71,11 @@ def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: 
         raise NoReportError(msg)
     file, _ = file_of(study, None, cohorts)
     records, check = read_checked_records(
-        file, study.data, 3, cohorts.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
+        file, study.data, 3, cohorts.division.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
     )
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
-    held_out = split(records, cohorts.data_set, cohorts.holdout)[1]
+    held_out = cohorts.division.split(records)[1]
     own = StudyFolder(folder).personal
     personal = PersonalModel.load(own) if personal_kept and own.exists() else None
     return Report(

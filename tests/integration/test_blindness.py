@@ -26,6 +26,7 @@ from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
 from protos.messages import Tensor
 from silo_agent.agent import Agent
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
@@ -102,8 +103,9 @@ class Silos:
         Witnessing(client, BelievingWitness(folder / "state", credential), self.stop).start()
 
         def learner(study):
-            shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))
-            given = {"identified_by": ["patient"], "draws": FreshDraws(SystemEntropy()), "device": "cpu"}
+            data_set = DataSet(self._federation.data[name], Division(name, 0.2, ("patient",)))
+            shared = (study, data_set, state.study_folder(study.digest))
+            given = {"draws": FreshDraws(SystemEntropy()), "device": "cpu"}
             if name == PLANTED:
                 return Planting(*shared, **given)
             if name == LATE:

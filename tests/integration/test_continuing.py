@@ -42,8 +42,8 @@ def hospitals(tmp_path, monkeypatch):
     monkeypatch.setattr(
         local_silos,
         "Learner",
-        lambda study, data, *given, draws, **named: Learner(
-            study, data, *given, draws=FreshDraws(RepeatableEntropy(7, data.stem)), **named
+        lambda study, data_set, *given, draws, **named: Learner(
+            study, data_set, *given, draws=FreshDraws(RepeatableEntropy(7, data_set.source.stem)), **named
         ),
     )
     authority = make_authority(tmp_path / "consortium")

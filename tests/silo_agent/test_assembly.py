@@ -293,7 +293,7 @@ def test_the_learner_and_the_personal_model_read_the_same_database(config, coord
     (job,) = told
     assert Job.parse(job.text()) == replace(job, key=None), "its key stands in no argument"
     assert job.told() == job.key.hex().encode() + b"\n"
-    assert job.database == source
+    assert job.data_set.source == source
     read = read_records(source, tiny_study().data)
     from_file = read_records(quick_path / "north.csv", tiny_study().data)
     assert np.array_equal(read.inputs, from_file.inputs)
@@ -310,15 +310,14 @@ def test_it_reads_the_file_as_its_policy_says(config, coordinator, monkeypatch):
     told = []
     monkeypatch.setattr(assembly, "PersonalStarter", lambda job: told.append(job(tiny_study())) or Mock())
     real = assembly.Learner
-    monkeypatch.setattr(
-        assembly, "Learner", lambda *given, **named: told.append(named["written"]) or real(*given, **named)
-    )
+    monkeypatch.setattr(assembly, "Learner", lambda *given, **named: told.append(given[1]) or real(*given, **named))
     client = coordinator.clients["north"]
     client.work.append(Work(Task.DECIDE, coordinator.place(0)))
     run_agent(config)
     assert client.answers[0].member is not None
-    assert told == [told[0], Written(",", (), ("?",), {"group": {"A": "a"}})]
-    assert told[0].written == told[1]
+    job, of_learner = told
+    assert job.data_set == of_learner
+    assert of_learner.written == Written(",", (), ("?",), {"group": {"A": "a"}})
 
 
 def test_it_ends_with_the_study_where_it_is_asked_to_and_lets_go_of_everything(config, coordinator):

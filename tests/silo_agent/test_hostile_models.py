@@ -16,6 +16,7 @@ from policies.plan import shapes
 from policies.plan.release import encoder_release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.dpsgd import clipping, training
 from silo_agent.learning.dpsgd.step import Step
 from silo_agent.learning.encoder.encoder import flatten
@@ -93,7 +94,7 @@ def cohort(study):
 
 def make_learner(study, folder):
     sources = {"draws": FreshDraws(SeededEntropy(1))}
-    return Learner(study, Path("none"), "ward", 0.25, folder, identified_by=["patient"], **sources, device="cpu")
+    return Learner(study, DataSet(Path("none"), Division("ward", 0.25, ("patient",))), folder, **sources, device="cpu")
 
 
 @pytest.fixture(scope="module", params=[(2, "newton"), (3, "newton"), (2, "hierarchical"), (3, "hierarchical")])

@@ -24,6 +24,7 @@ from crypto.secagg.packages import GroupKeys, model_digest
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.device import limit_threads
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
@@ -41,11 +42,8 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         learner = Learner(
             study,
-            Path(folder) / "none.csv",
-            "ward",
-            0.25,
+            DataSet(Path(folder) / "none.csv", Division("ward", 0.25, ("patient",))),
             Path(folder),
-            identified_by=["patient"],
             draws=FreshDraws(SystemEntropy()),
             device="cpu",
         )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
@@ -92,11 +93,8 @@ class LocalFederation:
             home.mkdir(parents=True, exist_ok=True)
             learners[silo] = Learner(
                 study,
-                data,
-                DATA_SET,
-                HOLDOUT,
+                DataSet(data, Division(DATA_SET, HOLDOUT, ("patient",))),
                 home,
-                identified_by=["patient"],
                 draws=FreshDraws(SeededEntropy(100 * seed + number)),
                 device="cpu",
             )

@@ -13,6 +13,7 @@ from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
 from silo_agent.agent import Agent, UnknownDataError
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
@@ -90,11 +91,8 @@ class LocalSilo:
             folder = self.state.study_folder(study.digest)
             return Learner(
                 study,
-                self.data,
-                self.data_set,
-                HOLDOUT,
+                DataSet(self.data, Division(self.data_set, HOLDOUT, ("patient",))),
                 folder,
-                identified_by=["patient"],
                 draws=FreshDraws(entropy),
                 device="cpu",
                 kept=rows_of(self.state.files.study(study.digest), self.credential, entropy),

@@ -24,9 +24,7 @@ from coordinator.server import Server
 from policies.documents.study import Study
 from silo_agent import assembly, logs
 from silo_agent.config import AgentConfig
-from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
-from silo_agent.data.split import split
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.personal import process as personal_process
@@ -95,8 +93,7 @@ def silo(folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) ->
             job = self._job(study)
 
             def training() -> Records:
-                records = read_fitting_records(Path(job.data), study.data, job.identified_by)
-                return split(records, job.data_set, job.holdout)[0]
+                return job.data_set.cohorts(study.data)[0]
 
             train_up_to(StudyFolder(Path(job.folder)), round_number, training, entropy=entropy, device=job.device)
 

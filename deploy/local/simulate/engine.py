@@ -28,6 +28,7 @@ from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import kept_parts
@@ -44,9 +45,8 @@ class VirtualSilo(Learner):
     """The learner of one virtual silo. Its records are handed in, and no file is read."""
 
     def __init__(self, study: Study, silo: Silo, folder: Path, entropy: Entropy, device: str) -> None:
-        super().__init__(
-            study, folder / "none", "simulated", 0.5, folder, identified_by=(), draws=FreshDraws(entropy), device=device
-        )
+        nowhere = DataSet(folder / "none", Division("simulated", 0.5, ()))
+        super().__init__(study, nowhere, folder, draws=FreshDraws(entropy), device=device)
         self._silo = silo
 
     def cohort(self, name: Cohort) -> Records:

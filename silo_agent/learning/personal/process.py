@@ -4,13 +4,12 @@ It reads shared models from the disk, and the rows that the study began with, an
 the study's last round this hospital's choice of the model that it predicts with. It tells the agent nothing: not by a
 message, not by an exit code that is looked at, and not by the processor or memory that it takes (lowest priority, a
 limit on memory, and the first to be ended if memory runs out). What it has to say goes to `personal.log`, beside the
-model. `apart` starts it and wakes it by a byte on its standard input; it ends when that is closed, or when there was
+model. `starter` starts it and wakes it by a byte on its standard input; it ends when that is closed, or when there was
 nothing to do for a while.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,23 +19,20 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 import structlog
 
+from common.file_lock import lock
 from crypto.entropy import Entropy, SystemEntropy
 from policies.documents.study import Study
 from policies.plan import shapes
-from silo_agent.config import SqlSource
 from silo_agent.data.image_store import reserve
-from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
-from silo_agent.data.sources.snapshot import read_begun
-from silo_agent.data.split import split
-from silo_agent.data.table import Written
+from silo_agent.data.sources.data_set import DataSet
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
@@ -66,24 +62,16 @@ class Job:
     """All that the training of one study's personal model reads, beside the models in `folder`."""
 
     folder: str
-    data: str
-    data_set: str
-    holdout: float
-    identified_by: tuple[str, ...]
+    data_set: DataSet
     device: str
     threads: int | None = None
-    written: Written | None = None
-    database: SqlSource | None = None
-    """Read instead of `data`, if given. It holds no password, so an argument may show it."""
     key: bytes | None = field(default=None, repr=False)
     """Opens the rows that the study began with. The process is told it on its standard input, where nobody sees it."""
 
     def text(self) -> str:
         """The job as an argument of the process."""
-        database = None if self.database is None else self.database.model_dump(mode="json")
-        fields = {**asdict(replace(self, database=None)), "database": database}
-        del fields["key"]
-        return json.dumps(fields)
+        document = self.data_set.document()
+        return json.dumps({"folder": self.folder, "data_set": document, "device": self.device, "threads": self.threads})
 
     def told(self) -> bytes:
         """The first line of the process's standard input: the key."""
@@ -93,10 +81,7 @@ class Job:
     def parse(cls, text: str) -> Job:
         """Inverse of `text`."""
         fields = json.loads(text)
-        written = None if fields["written"] is None else Written.parse(fields["written"])
-        database = None if fields["database"] is None else SqlSource.model_validate(fields["database"])
-        own = {"identified_by": tuple(fields["identified_by"]), "written": written, "database": database}
-        return cls(**{**fields, **own})
+        return cls(**{**fields, "data_set": DataSet.parse(fields["data_set"])})
 
 
 def want_round(folder: StudyFolder, round_number: int) -> None:
@@ -194,7 +179,7 @@ def _alone(folder: StudyFolder) -> Iterator[None]:
     """
     held = os.open(folder.personal_log, os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(held, "wb"):  # the lock ends with the process, however that ends
-        fcntl.flock(held, fcntl.LOCK_EX)
+        lock(held)
         yield
 
 
@@ -230,13 +215,8 @@ def _cohorts(job: Job, folder: StudyFolder, wanted: int) -> tuple[Records, Recor
     study = _finished_study(folder, wanted)
     image = study.data.image
     room = None if image is None else reserve(image, study.privacy.max_patients)
-    source = job.database or Path(job.data)
-    asked = source, study.data, job.identified_by
-    if job.key is None:
-        records = read_fitting_records(*asked, room=room, written=job.written)
-    else:
-        records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
-    return split(records, job.data_set, job.holdout)
+    kept = None if job.key is None else _rows(folder, job.key)
+    return job.data_set.cohorts(study.data, kept=kept, room=room)
 
 
 def _rows(folder: StudyFolder, key: bytes) -> SealedRows:

@@ -11,6 +11,7 @@ from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
 from silo_agent.cli.models import cohorts_of
 from silo_agent.config import AgentConfig
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.storage.errors import StateError
@@ -162,11 +163,8 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
     folder = files.study(study.digest).path
     learner = Learner(
         study,
-        quick_path / "north.csv",
-        "north-ward",
-        0.25,
+        DataSet(quick_path / "north.csv", Division("north-ward", 0.25, ("patient",))),
         folder,
-        identified_by=["patient"],
         draws=FreshDraws(SystemEntropy()),
         device="cpu",
         kept=rows,

@@ -13,6 +13,7 @@ from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
 from silo_agent.data.outcome import targets
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.sources.snapshot import forget
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.errors import LearningError, SolutionError, SumError
@@ -76,15 +77,15 @@ def some_learner(folder, seed=9, **changes):
     return federation.learners["north"]
 
 
+DIVISION = Division(DATA_SET, HOLDOUT, ("patient",))
+
+
 def bare_learner(folder, file=None, kept=None, entropy=None, **changes):
     """A silo that has not opened a sum yet."""
     return Learner(
         tiny_study(**changes),
-        file or patients(folder / "data", 40)["north"],
-        DATA_SET,
-        HOLDOUT,
+        DataSet(file or patients(folder / "data", 40)["north"], DIVISION),
         folder,
-        identified_by=["patient"],
         draws=FreshDraws(entropy or SeededEntropy(1)),
         device="cpu",
         kept=kept,
@@ -689,11 +690,8 @@ def keyed_draws(folder, file, tensor, *, key=bytes(32), attempt=1, silos=3):
     (folder / "counts.json").write_text("[40.0, 40.0, 40.0]")
     drawn = Learner(
         study,
-        file,
-        DATA_SET,
-        HOLDOUT,
+        DataSet(file, DIVISION),
         folder,
-        identified_by=["patient"],
         draws=KeyedDraws(key),
         device="cpu",
     )
@@ -813,8 +811,8 @@ class Blind(Learner):
 def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
     federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
-    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
-    blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
+    nowhere, draws = DataSet(tmp_path / "none.csv", DIVISION), FreshDraws(SeededEntropy(1))
+    blind = Blind(federation.study, nowhere, tmp_path, draws=draws, device="cpu")
     with pytest.raises(AssertionError, match="looked at"):
         contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
     federation.run()

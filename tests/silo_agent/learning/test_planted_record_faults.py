@@ -21,6 +21,7 @@ import silo_agent.learning
 from policies.plan.release import encoder_release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_records
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.split import split
 from silo_agent.learning import each_record
 from silo_agent.learning.dpsgd import training
@@ -175,11 +176,13 @@ def released(home, study, planted):
     """The un-noised releases, as statistics; None for one that is not released."""
     folder = home / "state" / "studies" / study.digest
     folder.mkdir(parents=True, exist_ok=True)
-    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
+    given = {"draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
     found = {}
     kept = SealedRows(StudyFolder(folder), lambda: bytes(32), frozenset, SeededEntropy(2))
     StudyFolder(folder).rows.unlink(missing_ok=True)
-    learner = Learner(study, home / "site.csv", DATA_SET, HOLDOUT, folder, **given, kept=kept)
+    learner = Learner(
+        study, DataSet(home / "site.csv", Division(DATA_SET, HOLDOUT, ("patient",))), folder, **given, kept=kept
+    )
     model = SharedModel.start(study)
     learner.read()
     for number, tensor in RELEASES:

@@ -12,6 +12,7 @@ from policies.plan import shapes
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.split import split
 from silo_agent.learning.dpsgd.step import Step
 from silo_agent.learning.dpsgd.training import SEALED_NORM
@@ -40,8 +41,10 @@ def learner_of(folder, lines, **changes):
     folder.mkdir(parents=True)
     (folder / "own.csv").write_text("\n".join(lines) + "\n")
     (folder / "counts.json").write_text("[20.0, 20.0]")
-    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
-    return Learner(tiny_study(**changes), folder / "own.csv", DATA_SET, HOLDOUT, folder, **given)
+    given = {"draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
+    return Learner(
+        tiny_study(**changes), DataSet(folder / "own.csv", Division(DATA_SET, HOLDOUT, ("patient",))), folder, **given
+    )
 
 
 def drawn(learner, silos=3):

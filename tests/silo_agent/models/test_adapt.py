@@ -6,6 +6,7 @@ import pytest
 
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
+from silo_agent.data.sources.data_set import Division
 from silo_agent.data.split import split
 from silo_agent.learning.errors import AdaptError, ModelFileError
 from silo_agent.learning.model.shared import SharedModel
@@ -18,7 +19,7 @@ from support.local_federation import write_patients
 from support.studies import tiny_study
 
 SLOPES = np.array([[0.0, 6.0], [6.0, 0.0]])
-COHORTS = Cohorts("north-ward", 0.25, ("patient",), lambda _: None)
+COHORTS = Cohorts(Division("north-ward", 0.25, ("patient",)), lambda _: None)
 
 
 def handed_over(folder, **changes):
@@ -73,7 +74,7 @@ def test_without_a_file_or_a_name_of_whose_a_record_is_nothing_is_trained(tmp_pa
         adapt(model, None, COHORTS)
     model, _ = handed_over(tmp_path, data={"patient": None})
     with pytest.raises(AdaptError, match=r"north\.csv do not say whose.*identified_by"):
-        adapt(model, own_file(tmp_path), replace(COHORTS, identified_by=()))
+        adapt(model, own_file(tmp_path), replace(COHORTS, division=replace(COHORTS.division, identified_by=())))
 
 
 def test_a_model_of_a_study_that_continued_another_is_adapted_too(tmp_path):

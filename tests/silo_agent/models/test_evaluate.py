@@ -12,7 +12,7 @@ import pytest
 from silo_agent.config import SqlSource
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.split import split
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.table import Written
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.figures.evaluation import quality
@@ -29,7 +29,7 @@ from support.local_federation import write_patients
 from support.studies import tiny_study
 
 SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
-COHORTS = Cohorts("north-ward", 0.25, ("patient",), lambda _: None)
+COHORTS = Cohorts(Division("north-ward", 0.25, ("patient",)), lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_the_choice_stands_beside_both_models_with_paired_intervals_on_held_out_
     model = choose(folder, "own heads")
     found = evaluate(folder, 2, None, own(folder, study))
     assert (found.choice, "99 training patients" in found.why) == ("own heads", True)
-    held = split(read_records(folder / "own.csv", study.data), COHORTS.data_set, COHORTS.holdout)[1]
+    held = COHORTS.division.split(read_records(folder / "own.csv", study.data))[1]
     shared = SharedModel.load(folder / "model-2.safetensors")
     said = [one.predict(held.inputs, held.domains) for one in (shared, model)]
     assert found.untouched["chosen"] == paired(*said, held.labels, held.patients, shared.family)
@@ -172,11 +172,8 @@ def test_who_has_withdrawn_is_scored_by_nobody(folder, study):
 def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, study):
     learner = Learner(
         study,
-        folder / "own.csv",
-        COHORTS.data_set,
-        COHORTS.holdout,
+        DataSet(folder / "own.csv", COHORTS.division),
         folder / "again",
-        identified_by=COHORTS.identified_by,
         draws=FreshDraws(SeededEntropy(1)),
         device="cpu",
     )
@@ -256,13 +253,15 @@ def test_without_a_file_there_is_nothing_to_measure_on(folder):
 def test_records_without_a_patient_are_divided_by_the_policys_columns(folder, tmp_path):
     study = tiny_study(data={"patient": None}, model={"hidden": [], "representation": 2})
     SharedModel.start(study).save(tmp_path / "model-0.safetensors")
-    cohorts = replace(COHORTS, source_of=lambda _: folder / "own.csv", identified_by=("age", "lactate"))
+    division = replace(COHORTS.division, identified_by=("age", "lactate"))
+    cohorts = replace(COHORTS, source_of=lambda _: folder / "own.csv", division=division)
     found = evaluate(tmp_path, 0, None, cohorts, held_out=True)
     assert found.patients.unit == "record"
     assert sum(one.records for one in found.shared) == found.patients.held_out < 200
     assert evaluate(tmp_path, 0, fresh(folder), cohorts).patients is None
+    other = replace(cohorts, division=replace(division, identified_by=("number",)))
     with pytest.raises(DataError, match="'number'"):
-        evaluate(tmp_path, 0, fresh(folder), replace(cohorts, identified_by=("number",)), held_out=True)
+        evaluate(tmp_path, 0, fresh(folder), other, held_out=True)
 
 
 def test_evaluating_changes_nothing(folder):

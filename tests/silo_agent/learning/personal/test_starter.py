@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from silo_agent.config import SqlSource
+from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.sources.snapshot import forget
 from silo_agent.data.table import Written
 from silo_agent.learning.model.shared import SharedModel
@@ -65,7 +67,7 @@ def job(tmp_path):
     start = SharedModel.start(STUDY)
     for number in (1, 2):
         start.with_heads(start.heads, number).save(StudyFolder(home).model(number))
-    return Job(str(home), str(data), DATA_SET, HOLDOUT, ("patient",), "cpu", 1)
+    return Job(str(home), DataSet(data, Division(DATA_SET, HOLDOUT, ("patient",))), "cpu", 1)
 
 
 @pytest.fixture
@@ -92,9 +94,13 @@ def pretend(monkeypatch):
 
 def test_a_job_is_read_back_as_it_was_written(job):
     assert Job.parse(job.text()) == job
-    written = replace(job, written=Written(";", ("patient", "ill"), ("?",), {"ill": {"yes": 1, "9": None}}))
+    written = Written(";", ("patient", "ill"), ("?",), {"ill": {"yes": 1, "9": None}})
+    written = replace(job, data_set=replace(job.data_set, written=written))
     assert Job.parse(written.text()) == written
-    assert json.loads(job.text())["identified_by"] == ["patient"]
+    database = SqlSource(url="sqlite:////ward.db", statement="SELECT 1")
+    asked = replace(job, data_set=replace(job.data_set, source=database))
+    assert Job.parse(asked.text()) == asked
+    assert "key" not in json.loads(job.text())
 
 
 def test_every_finished_round_is_trained_in_order_and_none_twice(job, home):
@@ -193,8 +199,7 @@ def test_two_processes_never_train_one_model_at_once(job, home):
 
 
 def _training(job):
-    records = personal_process.read_fitting_records(personal_process.Path(job.data), STUDY.data)
-    return personal_process.split(records, job.data_set, job.holdout)[0]
+    return job.data_set.cohorts(STUDY.data)[0]
 
 
 def test_what_failed_or_came_meanwhile_stays_wanted(job, home, monkeypatch):

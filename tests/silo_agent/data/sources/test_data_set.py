@@ -1,0 +1,55 @@
+"""A data set is read and divided in one place, and travels to another process as it is."""
+
+import json
+
+import numpy as np
+import pytest
+
+from silo_agent.config import SqlSource
+from silo_agent.data.sources.data_set import DataSet, Division
+from silo_agent.data.table import Written
+from support.local_federation import write_patients
+from support.stores import Memory
+from support.studies import tiny_study
+
+SCHEMA = tiny_study().data
+DIVISION = Division("north-ward", 0.25, ("patient",))
+WRITTEN = Written(";", ("patient", "ill"), ("?",), {"ill": {"yes": 1, "9": None}})
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write_patients(tmp_path / "own.csv", np.random.default_rng(1), np.ones((2, 2)), patients=40)
+
+
+@pytest.mark.parametrize("written", [None, WRITTEN])
+@pytest.mark.parametrize("database", [True, False])
+def test_it_is_read_back_as_it_was_written(tmp_path, written, database):
+    source = SqlSource(url="sqlite:////ward.db", statement="SELECT 1") if database else tmp_path / "own.csv"
+    data_set = DataSet(source, DIVISION, written)
+    assert DataSet.parse(json.loads(json.dumps(data_set.document()))) == data_set
+
+
+def test_every_patient_is_in_one_cohort_by_name_and_share(file):
+    training, held_out = DataSet(file, DIVISION).cohorts(SCHEMA)
+    assert not set(training.identities) & set(held_out.identities)
+    assert 0 < held_out.patient_count < training.patient_count
+    for other in (Division("south-ward", 0.25, ("patient",)), Division("north-ward", 0.75, ("patient",))):
+        assert set(DataSet(file, other).cohorts(SCHEMA)[1].identities) != set(held_out.identities)
+
+
+def test_rows_that_are_kept_are_read_again_and_others_are_not(file):
+    kept, data_set = Memory(), DataSet(file, DIVISION)
+    first = [cohort.identities for cohort in data_set.cohorts(SCHEMA, kept=kept)]
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[:10]) + "\n")
+    assert [cohort.identities for cohort in data_set.cohorts(SCHEMA, kept=kept)] == first
+    assert sum(len(cohort.identities) for cohort in data_set.cohorts(SCHEMA)) < sum(map(len, first))
+
+
+def test_the_columns_that_say_whose_a_record_is_are_the_divisions(file):
+    by_record = SCHEMA.model_copy(update={"patient": None})
+    training, held_out = DataSet(file, Division("north-ward", 0.25, ("patient", "age"))).cohorts(by_record)
+    assert len(training) + len(held_out) > 0
+    with pytest.raises(ValueError, match="identified_by"):
+        DataSet(file, Division("north-ward", 0.25, ())).cohorts(by_record)
