@@ -21,7 +21,7 @@ from crypto.secagg.voids import Void
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor, Upload, UploadHeader, Work
-from protos.steps import Note
+from protos.steps import STEPS, Note, Step
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Order
 from silo_agent.learning.learner import Learner
@@ -72,6 +72,11 @@ class Attempt:
     def study(self) -> Study:
         """The study of the round."""
         return self.running.study
+
+    @property
+    def step(self) -> Step:
+        """What the protocol says of the task that the coordinator asks for now."""
+        return STEPS[self.work.task]
 
     @property
     def standing(self) -> Standing:

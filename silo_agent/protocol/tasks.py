@@ -28,7 +28,7 @@ from crypto.secagg.voids import Void
 from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
 from protos.messages import FALSE_MODEL, Confirm, Publication, Tensor
-from protos.steps import STEPS, SUM, Note, Reply, Task
+from protos.steps import SUM, Note, Reply, Task
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import SolutionError, SumError
@@ -115,7 +115,7 @@ class Tasks:
 
     def report(self, attempt: Attempt) -> None:
         """Tell the coordinator the result of the task."""
-        work, place, step = attempt.work, attempt.place, STEPS[attempt.work.task]
+        work, place, step = attempt.work, attempt.place, attempt.step
         if step.note is not None:
             tensor = work.tensor if step.of_tensor else None
             self._mail.send(attempt.me, place, step.note, self._mail.note_path(place, step.note, tensor), tensor=tensor)
@@ -201,7 +201,7 @@ class Tasks:
 
     def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes, bytes]:
         """Whom this silo complains about because of a fault; evidence, if there is any, and the signature over it."""
-        if not STEPS[attempt.work.task].complains or not isinstance(fault, PeerRefused | RecoveryRefused):
+        if not attempt.step.complains or not isinstance(fault, PeerRefused | RecoveryRefused):
             return "", b"", b""
         key = fault.evidence if isinstance(fault, RecoveryRefused) else b""
         if not key:
@@ -426,7 +426,7 @@ class Tasks:
 
     def _holds(self, attempt: Attempt) -> Confirm:
         work, place = attempt.work, attempt.place
-        tensor = work.tensor if STEPS[work.task].of_tensor else None
+        tensor = work.tensor if attempt.step.of_tensor else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
             with own_files():
