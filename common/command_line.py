@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 
-from common.os_errors import told
+from common.os_errors import explained
 
 
 def version_teller(program: str) -> Callable[[bool], None]:
@@ -30,7 +30,7 @@ def run(
     try:
         commands()
     except errors as error:
-        said = told(error)
+        said = explained(error)
     except ModuleNotFoundError as missing:
         if fix is None:
             raise

@@ -35,7 +35,7 @@ def is_passing(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno is not None and not isinstance(error, _LASTING)
 
 
-def told(error: Exception) -> str:
+def explained(error: Exception) -> str:
     """An error in a sentence, with what to do about it. One with a text of the program's own says so itself."""
     advice = _ADVICE.get(error.errno or 0) if isinstance(error, OSError) else None
     return f"{error}; {advice}" if advice else str(error)

@@ -22,7 +22,7 @@ _WAIT_SECONDS: Final = 1.0
 
 
 @contextmanager
-def told(lives: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def notified(lives: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Tell that the program is ready, at the end that it stops, and between them that it lives, if it is asked to.
 
     No sign of life is sent while `lives` is false.

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2
 from prometheus_client import start_http_server
 
-from common.systemd import StatusLine, told
+from common.systemd import StatusLine, notified
 from coordinator.config import CoordinatorConfig
 from coordinator.cosigning import Cosigning
 from coordinator.door import files
@@ -218,6 +218,6 @@ def serve(config: CoordinatorConfig, lines: Diverted) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: asked.set())
         server.start()
-        with told(server.engine.passes):
+        with notified(server.engine.passes):
             asked.wait()
         server.close()

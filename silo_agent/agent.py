@@ -21,7 +21,7 @@ from pathlib import Path
 
 import structlog
 
-from common.os_errors import told
+from common.os_errors import explained
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies.documents.study import BINARY, Study, parse_study, require_bounds
@@ -534,7 +534,7 @@ class Agent:
             path = Path(os.fsdecode(fault.filename)) if isinstance(fault.filename, (str, bytes)) else None
             own = path is not None and path.is_relative_to(self._state.folder)
             where = f"{path}" if own else "a file that is not the agent's own"
-            return told(OSError(fault.errno, fault.strerror or "", where))
+            return explained(OSError(fault.errno, fault.strerror or "", where))
         return type(fault).__name__
 
     def _abandon(self, study: str) -> None:

@@ -13,7 +13,7 @@ from wsgiref.simple_server import WSGIServer
 import structlog
 from prometheus_client import start_http_server
 
-from common.systemd import StatusLine, told
+from common.systemd import StatusLine, notified
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from crypto.pki.joining.renewal import Renewal, Times, link_for
@@ -137,7 +137,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     log.info("agent starts", silo=credential.identity.name, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
-        with told(), suppress(Stopped):
+        with notified(), suppress(Stopped):
             agent.run(stop, until_finished=until_finished)
             if until_finished:
                 apart.finish(stop)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from common.os_errors import is_passing, told
+from common.os_errors import explained, is_passing
 from coordinator.errors import CoordinatorError
 
 Lack = Literal["files", "memory", "disk", "database", "other"]
@@ -66,7 +66,7 @@ def shortage_of(error: BaseException) -> Shortage | None:
     if isinstance(error, (OperationalError, PoolTimeoutError)):
         return DatabaseShortError(database_told("the database", error)).shortage
     if isinstance(error, OSError) and is_passing(error):
-        return Shortage(_lack(error.errno or 0), told(error))
+        return Shortage(_lack(error.errno or 0), explained(error))
     return None
 
 

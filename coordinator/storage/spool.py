@@ -14,7 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from common.durable import put_in_place
-from common.os_errors import told
+from common.os_errors import explained
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.shortage import Shortage, ShortError
 from protos.chunks import ChunkList
@@ -28,7 +28,7 @@ class SpoolFullError(ShortError):
     """The disk has no room. Everything stored before is intact. The silo resumes as soon as there is room."""
 
     def __init__(self, error: OSError) -> None:
-        self.shortage = Shortage("disk", told(error))
+        self.shortage = Shortage("disk", explained(error))
         super().__init__("the coordinator's spool has no room; free space below its data folder, then resume")
 
 

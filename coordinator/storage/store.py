@@ -38,6 +38,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLAlchemyError
 
+from common.sqlite import make_durable
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
 from coordinator.storage.closing import close_to_others
@@ -360,7 +361,4 @@ def _latest(table: Table, study: str) -> Select[Any]:
 
 def _durable_sqlite(connection: object, _record: object) -> None:
     """Set full synchronous writes, a rollback journal and waiting writers, so that every reply's promise is durable."""
-    cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
-    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "busy_timeout=30000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    make_durable(connection, "foreign_keys=ON")

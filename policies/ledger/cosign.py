@@ -29,7 +29,7 @@ from typing import Any, Final, Self
 
 from common.canonical_json import canonical_json
 from common.durable import write_whole
-from common.os_errors import is_passing, told
+from common.os_errors import explained, is_passing
 from policies.accounting import totals
 from policies.errors import CosignError, LedgerRolledBackError, LedgerShortError, LedgerWriteError
 from policies.ledger.chain import FIX, UNBOUNDED, Entry, Genesis, genesis_row
@@ -365,7 +365,7 @@ def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
         size = path.stat().st_size
         content = json.loads(path.read_text("utf-8")) if size <= MAX_BYTES * _MAX_SIGNERS else None
     except OSError as error:
-        msg = f"{path}: the cosignatures cannot be read; {told(error)}"
+        msg = f"{path}: the cosignatures cannot be read; {explained(error)}"
         raise (LedgerShortError if is_passing(error) else CosignError)(msg) from None
     except (ValueError, RecursionError):
         content = None

@@ -91,7 +91,7 @@ def _run_several(configs: list[Path], *, until_finished: bool) -> None:
     import signal
     import threading
 
-    from common.systemd import told
+    from common.systemd import notified
     from silo_agent import logs
     from silo_agent.config import AgentConfig
     from silo_agent.supervisor import Supervisor, require_apart
@@ -103,7 +103,7 @@ def _run_several(configs: list[Path], *, until_finished: bool) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with told():
+    with notified():
         Supervisor(configs).run(stop)
 
 

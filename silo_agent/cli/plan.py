@@ -27,6 +27,7 @@ from policies.documents.policy import Policy, load_policy
 from policies.documents.study import Study, load_study
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
+from policies.ledger.exports import finite_or_word
 from policies.ledger.ledger import read_history
 from policies.plan import grids, memory, quorum
 from policies.plan.cost import Cost
@@ -315,14 +316,14 @@ def document_of(
         "study": study.name,
         "digest": study.digest,
         "delta": prices.delta,
-        "epsilon": _number(prices.total),
-        "alone": {tensor: _number(alone) for tensor, alone in prices.alone.items()},
-        "cohorts": {cohort: _number(together) for cohort, together in prices.cohorts.items()},
-        "dearest_round": _number(prices.dearest_round),
-        "one_round_repeated": _number(prices.repeated),
-        "one_round_repeated_after_a_spoilt_sum": _number(prices.spoilt),
+        "epsilon": finite_or_word(prices.total),
+        "alone": {tensor: finite_or_word(alone) for tensor, alone in prices.alone.items()},
+        "cohorts": {cohort: finite_or_word(together) for cohort, together in prices.cohorts.items()},
+        "dearest_round": finite_or_word(prices.dearest_round),
+        "one_round_repeated": finite_or_word(prices.repeated),
+        "one_round_repeated_after_a_spoilt_sum": finite_or_word(prices.spoilt),
         "memory_mib": _mib(study),
-        "patient_of_hospitals": {str(many): _number(bound) for many, bound in prices.several.items()},
+        "patient_of_hospitals": {str(many): finite_or_word(bound) for many, bound in prices.several.items()},
     }
     if standing is not None:
         refused = standing.refused
@@ -331,10 +332,10 @@ def document_of(
             "reason": None if refused is None else refused.reason,
             "why": None if refused is None else refused.text,
             "why_after_one_repeated_round": None if standing.again is None else standing.again.text,
-            "spent": _number(standing.spent),
-            "after": _number(standing.after),
-            "budget": _number(standing.budget),
-            "left": _number(standing.left),
+            "spent": finite_or_word(standing.spent),
+            "after": finite_or_word(standing.after),
+            "budget": finite_or_word(standing.budget),
+            "left": finite_or_word(standing.left),
         }
     if advice is not None:
         document["advice"] = asdict(advice)
@@ -345,10 +346,6 @@ def document_of(
 def _mib(study: Study) -> int:
     """Memory that the study may need at a silo, in MiB, rounded up."""
     return -(-memory.needed(study).total >> 20)
-
-
-def _number(epsilon: float) -> float | str:
-    return epsilon if math.isfinite(epsilon) else UNBOUNDED
 
 
 def _shown(epsilon: float) -> str:

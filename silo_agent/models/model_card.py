@@ -29,6 +29,7 @@ from policies.documents.study import (
     Study,
 )
 from policies.ledger.chain import UNBOUNDED
+from policies.ledger.exports import finite_or_word
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from silo_agent.data.cells import text
@@ -323,9 +324,9 @@ def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
     whole = max(planned, spent or 0.0)
     facts: dict[str, object] = {
         "private": math.isfinite(whole),
-        "epsilon": _epsilon(whole),
-        "epsilon_of_the_plan": _epsilon(planned),
-        "epsilon_charged_here": None if spent is None else _epsilon(spent),
+        "epsilon": finite_or_word(whole),
+        "epsilon_of_the_plan": finite_or_word(planned),
+        "epsilon_charged_here": None if spent is None else finite_or_word(spent),
         "delta": delta,
         "unit": unit,
         "relation": "adding or removing one " + ("patient with all records" if unit == "patient" else unit),
@@ -364,7 +365,3 @@ def _plan(study: Study) -> list[Json]:
             else:
                 found.append(entry | {"first_round": number, "last_round": number})
     return list(found)
-
-
-def _epsilon(value: float) -> float | str:
-    return value if math.isfinite(value) else UNBOUNDED

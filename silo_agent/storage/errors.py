@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from common.os_errors import told
+from common.os_errors import explained
 from silo_agent.errors import SiloError
 
 
@@ -21,7 +21,7 @@ class ShortageError(StateError, OSError):
     @classmethod
     def of(cls, error: OSError) -> Self:
         """What an error of the system says, with file, cause and fix."""
-        return cls(told(error))
+        return cls(explained(error))
 
 
 class StateFileError(ShortageError):

@@ -37,6 +37,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from common.private_files import private_file, private_folder
+from common.sqlite import make_durable
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import tables
@@ -426,7 +427,4 @@ def _durable(connection: object, _record: object) -> None:
 
     Deleted content of a row is overwritten, and does not remain in the file.
     """
-    cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
-    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "busy_timeout=30000", "secure_delete=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    make_durable(connection, "secure_delete=ON")

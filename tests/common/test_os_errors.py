@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from common.os_errors import told
+from common.os_errors import explained
 
 
 @pytest.mark.parametrize(
@@ -16,11 +16,11 @@ from common.os_errors import told
     ],
 )
 def test_the_systems_errors_get_an_advice(error, text):
-    assert text in told(error)
+    assert text in explained(error)
 
 
 @pytest.mark.parametrize(
     "error", [OSError("port 7 is taken; give another"), ValueError("b"), OSError(errno.ENXIO, "No such device")]
 )
 def test_what_has_a_text_of_its_own_keeps_it(error):
-    assert told(error) == str(error)
+    assert explained(error) == str(error)

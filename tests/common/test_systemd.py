@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.systemd import StatusLine, told
+from common.systemd import StatusLine, notified
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -32,7 +32,7 @@ def said(manager):
 def test_a_program_is_ready_lives_and_stops(manager, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "3000")
     heard = []
-    with told():
+    with notified():
         while heard.count("WATCHDOG=1") < 3:
             heard += said(manager)
             time.sleep(0.001)
@@ -51,7 +51,7 @@ def test_the_line_that_people_see_is_sent_if_it_changes(manager):
 def test_a_program_that_stands_still_gives_no_sign_of_life(manager, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "3000")
     asked = []
-    with told(lambda: bool(asked.append(None))):
+    with notified(lambda: bool(asked.append(None))):
         while len(asked) < 3:
             time.sleep(0.001)
     assert said(manager) == ["READY=1", "STOPPING=1"]
@@ -61,7 +61,7 @@ def test_a_program_that_stands_still_gives_no_sign_of_life(manager, monkeypatch)
 def test_without_a_watchdog_no_sign_of_life_is_sent(manager, monkeypatch, asked):
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
-    with told():
+    with notified():
         time.sleep(0.01)
     assert said(manager) == ["READY=1", "STOPPING=1"]
 
@@ -69,7 +69,7 @@ def test_without_a_watchdog_no_sign_of_life_is_sent(manager, monkeypatch, asked)
 @pytest.mark.parametrize("place", ["", "relative", "/no/such/socket"])
 def test_nobody_who_listens_is_no_fault(monkeypatch, place):
     monkeypatch.setenv("NOTIFY_SOCKET", place)
-    with told():
+    with notified():
         pass
 
 

@@ -2,6 +2,7 @@
 
 `engine.simulate` walks through the rounds of a study with the learners that agents run, and leaves out what protects
 real hospitals from each other: keys, seals, ledgers, network. `many` repeats it for many seeds in parallel, `silos`
-says who holds which records, `made_up_records` invents them, `command` is `fedward simulate`. Its noise can be
-repeated, so it protects nobody: it lives above both sides, where no agent can import it (docs/simulate.md).
+says who holds which records, `data` reads files and refuses a hospital's own, `made_up_records` invents records,
+`command` is `fedward simulate`. Its noise can be repeated, so it protects nobody: it lives above both sides, where no
+agent can import it (docs/simulate.md).
 """

@@ -18,9 +18,9 @@ from deploy.local.simulate.errors import SimulationError
 from policies.documents.study import Study, load_study
 
 if TYPE_CHECKING:
+    from deploy.local.simulate.data.reading import LeftOut
     from deploy.local.simulate.many import M_co, Run
     from deploy.local.simulate.outcome import Measured
-    from deploy.local.simulate.reading import LeftOut
     from deploy.local.simulate.silos import Source
 
 MOST_SEEDS: Final = 10_000
@@ -193,8 +193,8 @@ def _read(
     study: Study, data: Path, silos_by: str | None, test: Path | None, *, share: float, agents: list[Path]
 ) -> tuple[Study, Source, Mapping[str, int], dict[str, LeftOut]]:
     """The study with the silos that were found, their records, how many fit, and which do not, by what they are for."""
-    from deploy.local.simulate.guard import require_no_agents_data
-    from deploy.local.simulate.reading import data_files, read_silos, read_test
+    from deploy.local.simulate.data.guard import require_no_agents_data
+    from deploy.local.simulate.data.reading import data_files, read_silos, read_test
     from deploy.local.simulate.silos import Held
     from deploy.local.simulate.summary import RECORDS, TEST_RECORDS
     from deploy.local.simulate.variants import renamed

@@ -11,8 +11,8 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from deploy.local.simulate.data.reading import LeftOut
 from deploy.local.simulate.outcome import Exact, Figure, Measured, Outcome, epsilons, mean
-from deploy.local.simulate.reading import LeftOut
 from policies.documents.study import Study
 from silo_agent.learning.figures.evaluation import Estimate
 

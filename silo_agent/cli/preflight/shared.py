@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from common.os_errors import told
+from common.os_errors import explained
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
@@ -111,7 +111,7 @@ def guarded(name: str, check: Callable[[], Finding]) -> Finding:
     except Skipped as reason:
         return Finding(name, Status.SKIPPED, str(reason))
     except FAULTS as fault:
-        return Finding(name, Status.FAILS, told(fault))
+        return Finding(name, Status.FAILS, explained(fault))
 
 
 def read_study(file: Path) -> tuple[Study | None, Finding]:

@@ -6,8 +6,8 @@ import math
 import pytest
 from rich.console import Console
 
+from deploy.local.simulate.data.reading import LeftOut
 from deploy.local.simulate.outcome import Exact, Measured, Outcome
-from deploy.local.simulate.reading import LeftOut
 from deploy.local.simulate.summary import MOST_REASONS, RECORDS, TEST_RECORDS, Simulated, as_json, spread, table, title
 from deploy.local.simulate.summary import _plain as plain
 from deploy.local.simulate.summary import why_left_out as why

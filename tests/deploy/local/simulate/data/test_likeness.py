@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.local.simulate.likeness import alike, as_cell, columns_of
+from deploy.local.simulate.data.likeness import alike, as_cell, columns_of
 
 CELL = st.one_of(st.none(), st.booleans(), st.integers(-5, 2**40), st.floats(-1e6, 1e6), st.text("abc ", max_size=4))
 

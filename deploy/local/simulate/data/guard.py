@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.folders import SUFFIXES
+from deploy.local.simulate.data.likeness import Columns, alike, as_cell, columns_of
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.likeness import Columns, alike, as_cell, columns_of
 from silo_agent.config import AgentConfig, NamedData, SqlSource, named_data
 from silo_agent.data.sources import sql
 from silo_agent.data.sources.snapshot import unpack

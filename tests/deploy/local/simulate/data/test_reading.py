@@ -2,8 +2,8 @@
 
 import pytest
 
+from deploy.local.simulate.data.reading import data_files, read_silos, read_test
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.reading import data_files, read_silos, read_test
 from support.studies import tiny_study
 
 HEADER = "patient,group,age,lactate,ill,ward\n"

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from crypto.entropy import SystemEntropy
-from deploy.local.simulate import guard
+from deploy.local.simulate.data import guard
+from deploy.local.simulate.data.guard import require_no_agents_data
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.guard import require_no_agents_data
 from silo_agent.config import AgentConfig
 from silo_agent.data.sources.snapshot import read_begun
 from silo_agent.storage.folders import StateFolder
