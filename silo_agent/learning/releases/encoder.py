@@ -124,16 +124,23 @@ def _train_plainly(
     return update
 
 
-def train_together(setting: Setting, cohort: Records, place: Place, model: SharedModel) -> SharedModel:
-    """The silo's own encoder and heads (`encoder.together`). The encoder's change is kept for its sum."""
+def train_together(
+    setting: Setting, cohort: Records, place: Place, model: SharedModel
+) -> tuple[SharedModel, NDArray[np.float64]]:
+    """The silo's own encoder and heads (`encoder.together`), and the encoder's change in them, for its own sum."""
     vector = train(setting, encoder_release(setting.study), cohort, place, model).vector
     change, heads = np.split(vector, [shapes.encoder_values(setting.study)])
+    own = model.with_update(change, 1)
+    return own.with_heads(model.heads + heads.reshape(-1, model.heads.shape[1]), place.round), change
+
+
+def keep_change(setting: Setting, place: Place, change: NDArray[np.float64]) -> None:
+    """Keep an encoder's change for its sum, which comes later in the attempt, maybe in another process."""
     write_checked(StudyFolder(setting.folder).together(place), change.astype("<f8").tobytes())
-    return model.with_update(change, 1).with_heads(model.heads + heads.reshape(-1, model.heads.shape[1]), place.round)
 
 
-def trained_before(setting: Setting, place: Place) -> NDArray[np.float64]:
-    """The encoder's change that `train_together` kept in this attempt. Raises `LocalFileError` if there is none."""
+def kept_change(setting: Setting, place: Place) -> NDArray[np.float64]:
+    """The encoder's change that was kept in this attempt. Raises `LocalFileError` if there is none."""
     return np.frombuffer(read_checked(StudyFolder(setting.folder).together(place)), "<f8").astype(np.float64)
 
 
@@ -165,7 +172,7 @@ class EncoderUpdates:
         """This silo's noised update, rounded at random to the public grid."""
         setting, plan = self._setting, self._setting.study.encoder
         if plan.together:
-            vector = trained_before(setting, place)
+            vector = kept_change(setting, place)
         else:
             folder = StudyFolder(setting.folder)
             own = kept_parts.completed(model, folder, place.round)

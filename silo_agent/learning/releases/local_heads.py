@@ -16,7 +16,7 @@ from silo_agent.learning.heads.sums import pack, second_order_sums, unpack
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Integers, Setting
 from silo_agent.learning.releases.counts import noised_counts, of_large_domains
-from silo_agent.learning.releases.encoder import train_together
+from silo_agent.learning.releases.encoder import keep_change, train_together
 from silo_agent.learning.releases.noising import SumGrid
 from silo_agent.learning.releases.steady_features import steady_features
 
@@ -35,7 +35,8 @@ def statistic(
     weights = _weights(setting, cohort) if pooled and not rehearsed else cohort.weights
     sums = _sums(setting, cohort, weights, model, pooled=pooled)
     if study.encoder.together and not rehearsed:
-        own = train_together(setting, cohort, place, model)
+        own, change = train_together(setting, cohort, place, model)
+        keep_change(setting, place, change)
         local = own.heads[: len(heads)]
         sums = _sums(setting, cohort, weights, own, pooled=pooled)
         return pack(*hessian_average.weighed(sums, heads, local, plan), setting.family)
