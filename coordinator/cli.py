@@ -100,7 +100,7 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     """
     from crypto.errors import EnrolmentError
     from crypto.pki.enrolment import create_request
-    from crypto.pki.joining import telling
+    from crypto.pki.joining import enrol_commands
     from crypto.pki.joining.enrol import enrol as redeem
     from crypto.pki.key_files import read_passphrase
 
@@ -115,12 +115,12 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
         request = create_request(folder, Subject(Identity(role, name)), host or (), passphrase=secret)
         typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
         return
-    given = telling.read_token(token, token_file)
+    given = enrol_commands.read_token(token, token_file)
     if given.admission.subject.identity.role is Role.SILO:
         msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-silo enrol`"
         raise EnrolmentError(msg)
     done = redeem(folder, given, url=authority, passphrase=secret)
-    typer.echo("\n".join(telling.lines(done)))
+    typer.echo("\n".join(enrol_commands.lines(done)))
     kind = "coordinator.yaml" if done.hosts else "operator.yaml"
     typer.echo(f"next: write {folder / kind} with `authority_url: {done.url}`, so that the certificate is renewed")
 

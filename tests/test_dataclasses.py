@@ -32,7 +32,7 @@ COMPARED = {
     "silo_agent/storage/state.py:DrawnRelease",
 }
 """Those that no log may show, and that are compared by what they hold all the same."""
-SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/releases/possible.py:MostPatients"}
+SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/releases/possible_sums.py:MostPatients"}
 """Those that are the same only as themselves, and that a log may show."""
 
 

@@ -23,7 +23,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.forecast.asked import KnownData
+    from silo_agent.forecast.assumptions import KnownData
     from silo_agent.forecast.forecast import Forecast, Interval, Row
 
 HOW: Final = (
@@ -61,7 +61,7 @@ def known(
 
 def _after(study: Study, policy: Policy, state: StateFolder, beginning: str) -> KnownData:
     from policies.documents.study import read_stored
-    from silo_agent.forecast.earlier import known_after
+    from silo_agent.forecast.earlier_study import known_after
     from silo_agent.storage.opening import read_state
 
     if not state.database.is_file():
@@ -92,7 +92,7 @@ def made(
     if not patients and study.expected is None and known is None:
         return None
     # This loads torch, which no price needs.
-    from silo_agent.forecast.asked import HELD_OUT, asked_of
+    from silo_agent.forecast.assumptions import HELD_OUT, asked_of
     from silo_agent.forecast.forecast import forecast
 
     aside = HELD_OUT if held_out is None else held_out

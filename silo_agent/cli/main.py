@@ -76,7 +76,7 @@ def run(
     with diverted() as lines:
         logs.configure()
         lines.tell(logs.tell_core)
-        from silo_agent.learning.lean import load_lean
+        from silo_agent.learning.light_imports import load_lean
 
         load_lean()
         from silo_agent.assembly import run_agent

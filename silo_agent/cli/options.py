@@ -86,9 +86,9 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     from silo_agent.config import AgentConfig
     from silo_agent.storage.approvals import approvals
     from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.model_warnings import kept
     from silo_agent.storage.offered import offered
     from silo_agent.storage.opening import read_state
-    from silo_agent.storage.warned import kept
 
     settings = AgentConfig.load(config)
     folder, known = settings.state, []

@@ -25,9 +25,9 @@ from policies.plan.release import noise_fields
 from silo_agent.data.outcome import half_range
 from silo_agent.data.records import Records
 from silo_agent.forecast import plain
-from silo_agent.forecast.asked import Asked
-from silo_agent.forecast.law import Law, area_of
-from silo_agent.forecast.walk import Walk
+from silo_agent.forecast.assumptions import Asked
+from silo_agent.forecast.made_up_patients import Law, area_of
+from silo_agent.forecast.simulated_rounds import Walk
 from silo_agent.learning.device import limit_threads
 from silo_agent.learning.figures.evaluation import DomainResult, Results, quality
 from silo_agent.learning.figures.moments import number_quality

@@ -15,7 +15,7 @@ from policies.documents.study import BINARY, Study
 from silo_agent.data.outcome import targets
 from silo_agent.data.records import Records
 from silo_agent.forecast import plain
-from silo_agent.forecast.asked import UNSURE, KnownData
+from silo_agent.forecast.assumptions import UNSURE, KnownData
 from silo_agent.forecast.sampling import area_variance
 from silo_agent.learning.figures.evaluation import auc
 

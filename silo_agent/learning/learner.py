@@ -43,7 +43,7 @@ from silo_agent.learning.releases.encoder_steps import EncoderSteps
 from silo_agent.learning.releases.heads import Heads
 from silo_agent.learning.releases.metrics import Metrics
 from silo_agent.learning.releases.noising import SumGrid
-from silo_agent.learning.releases.possible import MostPatients
+from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.learning.releases.whole_batches import require_public
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.checked import read_checked

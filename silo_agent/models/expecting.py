@@ -13,7 +13,7 @@ from policies.documents.study import Study
 from policies.ledger.ledger import Genesis, require_match
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.table import Written
-from silo_agent.forecast.asked import KnownData
+from silo_agent.forecast.assumptions import KnownData
 from silo_agent.forecast.public import known_of
 from silo_agent.learning.errors import LearningError
 

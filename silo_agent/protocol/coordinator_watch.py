@@ -19,7 +19,7 @@ from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Role
 from silo_agent.protocol.client import Client
-from silo_agent.protocol.shown import shown_certificate
+from silo_agent.protocol.server_certificate import shown_certificate
 
 log = structlog.get_logger()
 PACE_SECONDS: Final = 10.0

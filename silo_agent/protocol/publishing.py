@@ -13,7 +13,7 @@ from policies.documents.study import ALL_PATIENTS, Metric, Study
 from protos.messages import Figure, Publication
 from silo_agent.data.outcome import half_range
 from silo_agent.learning.figures.evaluation import DomainResult, Estimate, NumberResult, Results
-from silo_agent.learning.figures.moved import largest_hospital, moved
+from silo_agent.learning.figures.influence import largest_hospital, moved
 
 _USUAL_DIGITS = 3
 MOVED = "_moved"

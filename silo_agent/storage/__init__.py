@@ -11,6 +11,7 @@ __all__ = [
     "errors",
     "folders",
     "keyed",
+    "model_warnings",
     "offered",
     "opening",
     "own_files",
@@ -18,5 +19,4 @@ __all__ = [
     "retention",
     "rows",
     "state",
-    "warned",
 ]

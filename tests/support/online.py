@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from crypto.pki.admission import Token
 from crypto.pki.authority import issuing, root, timestamping
 from crypto.pki.authority.building import read_request
+from crypto.pki.authority.folder import Keeper, load_key
 from crypto.pki.authority.issuing import BUNDLE_FILE, ROOT_LISTS_FILE, IssuingAuthority
-from crypto.pki.authority.keeping import Keeper, load_key
 from crypto.pki.authority.register import Register
 from crypto.pki.authority.service.server import Service
 from crypto.pki.authority.timestamping import TimestampingAuthority

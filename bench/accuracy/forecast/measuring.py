@@ -18,7 +18,7 @@ from deploy.local.simulate.silos import Cohorts, Held, Silo
 from deploy.local.simulate.variants import without_noise
 from policies.documents.study import Study
 from silo_agent.data.records import Records
-from silo_agent.forecast import asked as expecting
+from silo_agent.forecast import assumptions as expecting
 from silo_agent.forecast import plain
 from silo_agent.forecast.forecast import Interval, Row, counted, forecast
 from silo_agent.forecast.sampling import area_variance

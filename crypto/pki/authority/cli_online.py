@@ -16,8 +16,8 @@ from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
 from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
 from crypto.pki.authority.building import read_authority_request
+from crypto.pki.authority.folder import NEWEST_LIST
 from crypto.pki.authority.issuing import IssuingAuthority, take_back
-from crypto.pki.authority.keeping import NEWEST_LIST
 from crypto.pki.authority.readmission import READMISSIONS_FILE, to_json
 from crypto.pki.authority.register import Register
 from crypto.pki.identity import Identity, Role, Subject

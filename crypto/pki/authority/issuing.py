@@ -26,7 +26,7 @@ from crypto.pki.admission import Admission, Token
 from crypto.pki.authority import building, readmission
 from crypto.pki.authority.building import Request, read_request
 from crypto.pki.authority.entries import AUTHORITY, CERTIFICATE, REDEMPTION, REGISTER_FILE, Entry
-from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
+from crypto.pki.authority.folder import NEWEST_LIST, Keeper, load_key, make_list
 from crypto.pki.authority.putback import Mark, note_shown, require_newest
 from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.authority.register import Register, RegisterMemory

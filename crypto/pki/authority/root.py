@@ -20,7 +20,7 @@ from crypto.pki.admission import SECRET_BYTES, Admission, Token, secret_digest
 from crypto.pki.authority import building
 from crypto.pki.authority.building import Request, period, read_request, require_hosts
 from crypto.pki.authority.entries import REGISTER_FILE, Admitted
-from crypto.pki.authority.keeping import Keeper, load_key, make_list
+from crypto.pki.authority.folder import Keeper, load_key, make_list
 from crypto.pki.authority.register import Register
 from crypto.pki.chain import Bundle
 from crypto.pki.identity import Role, Subject

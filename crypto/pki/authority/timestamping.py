@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import EnrolmentError
 from crypto.pki.authority import building
-from crypto.pki.authority.keeping import load_key
+from crypto.pki.authority.folder import load_key
 from crypto.pki.key_files import new_key, write_new
 from crypto.pki.reading import parse_certificate
 

@@ -1,7 +1,7 @@
 """How a party gets its certificate from an issuing authority, and keeps it fresh: for silos, coordinators, operators.
 
 `enrol` redeems a token, `renewal` renews and brings lists while a program runs, `link` speaks with the authority, and
-`telling` has what the commands share.
+`enrol_commands` has what the commands share.
 """
 
-__all__ = ["enrol", "link", "renewal", "telling"]
+__all__ = ["enrol", "enrol_commands", "link", "renewal"]

@@ -43,12 +43,12 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
         return
     from crypto.errors import EnrolmentError
     from crypto.pki.identity import Role
-    from crypto.pki.joining import telling
+    from crypto.pki.joining import enrol_commands
     from crypto.pki.joining.enrol import enrol as redeem
     from crypto.pki.key_files import read_passphrase, write_new
     from silo_agent.cli.enrolment.agent_file import agent_text, checked
 
-    given = telling.read_token(token, token_file)
+    given = enrol_commands.read_token(token, token_file)
     if given.admission.subject.identity.role is not Role.SILO:
         msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-coordinator enrol`"
         raise EnrolmentError(msg)
@@ -58,7 +58,7 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     config = folder / "agent.yaml"
     if not config.exists():
         write_new(config, agent_text(address, done, proxy, key_passphrase).encode(), secret=False)
-    typer.echo("\n".join(telling.lines(done)))
+    typer.echo("\n".join(enrol_commands.lines(done)))
     policy = f"fedward-silo policy new --data-set {done.subject.data_set} --out {folder / 'policy.yaml'}"
     typer.echo(f"next, for a new silo: a policy ({policy}), then data in {config}")
 

@@ -38,30 +38,30 @@ def preflight(
     """Look at everything that could keep this silo from a study. Exit code 3 if anything does; nothing is charged."""
     from importlib.metadata import version
 
-    from silo_agent.cli.preflight import shared
-    from silo_agent.cli.preflight.dry import dry_round
+    from silo_agent.cli.preflight import public_checks
+    from silo_agent.cli.preflight.dry_round import dry_round
     from silo_agent.cli.preflight.findings import Finding, Report, Status
     from silo_agent.config import AgentConfig
 
-    study, about_study = shared.read_study(study_file)
+    study, about_study = public_checks.read_study(study_file)
     try:
         settings = AgentConfig.load(config, whole=False)
     except PolicyError:
         if study is None:
             typer.echo(f"fedward-silo: {about_study.text}", err=True)
         raise
-    newest, authority = shared.ask_authority(settings)
-    credential, certificate = shared.load_credential(settings, newest)
-    subject = shared.Subject(study, settings, credential, newest)
-    found = [about_study, authority, certificate, *shared.network(subject)]
-    checks = shared.CHECKS
+    newest, authority = public_checks.ask_authority(settings)
+    credential, certificate = public_checks.load_credential(settings, newest)
+    subject = public_checks.Subject(study, settings, credential, newest)
+    found = [about_study, authority, certificate, *public_checks.network(subject)]
+    checks = public_checks.CHECKS
     if not share:
-        from silo_agent.cli.preflight import inside
+        from silo_agent.cli.preflight import private_checks
 
-        checks += inside.CHECKS
-    found += [shared.guarded(name, lambda check=check: check(subject)) for name, check in checks]  # type: ignore[misc]
+        checks += private_checks.CHECKS
+    found += [public_checks.guarded(name, lambda check=check: check(subject)) for name, check in checks]  # type: ignore[misc]
     if dry:
-        found.append(shared.guarded("dry round", lambda: dry_round(subject, dry_limit)))
+        found.append(public_checks.guarded("dry round", lambda: dry_round(subject, dry_limit)))
     else:
         found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
     name, digest = (str(study_file), "") if study is None else (study.name, study.digest)

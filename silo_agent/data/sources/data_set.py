@@ -40,7 +40,7 @@ class Division:
         return split(records, self.name, self.holdout)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class DataSet:
     """The records of one study at this hospital. `written` says how the hospital writes them; None: as the study says.
 

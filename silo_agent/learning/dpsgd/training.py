@@ -41,13 +41,13 @@ from policies.plan.release import Release
 from silo_agent.data.records import Records
 from silo_agent.learning.dpsgd import examination
 from silo_agent.learning.dpsgd.batches import Batches, InputKind, made_up, make_up_weights, picked
+from silo_agent.learning.dpsgd.chunk_independence import HOSTILE, is_steady, steady_kernels
 from silo_agent.learning.dpsgd.clipping import StepGrid, to_integers
 from silo_agent.learning.dpsgd.gradients import Gradients
 from silo_agent.learning.dpsgd.noise_ahead import Ahead
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.dpsgd.sampling import PatientSampler
 from silo_agent.learning.dpsgd.schedule import learning_rate
-from silo_agent.learning.dpsgd.steady import HOSTILE, is_steady, steady_kernels
 from silo_agent.learning.dpsgd.step import Step
 from silo_agent.learning.dpsgd.trained_heads import TrainedHeads
 from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten

@@ -26,7 +26,7 @@ from silo_agent.learning.personal.choice import ERRORS, FEWEST, PERSONAL, REFITT
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.refit import Sample, logits_under, losses, refit
 from silo_agent.learning.personal.unknown_domain import Model, network_of
-from silo_agent.learning.personal.untouched import change_without
+from silo_agent.learning.personal.without_patients import change_without
 
 FOLDS: Final = 5
 _LABEL: Final = b"fedward choice"

@@ -29,7 +29,7 @@ from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.figures.paired import PairedDifference, paired
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family, is_of_classes
-from silo_agent.storage.warned import Warned
+from silo_agent.storage.model_warnings import Warned
 
 Floats = NDArray[np.float64]
 _CLEARLY: Final = 1.6

@@ -45,8 +45,8 @@ from silo_agent.learning.personal.own_patients import warnings
 from silo_agent.logs import configure
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.model_warnings import keep
 from silo_agent.storage.rows import SealedRows
-from silo_agent.storage.warned import keep
 
 log = structlog.get_logger()
 LINGER_SECONDS: Final = 10.0

@@ -1,6 +1,6 @@
 """What leaves a silo: its part of each sum of a study, and what the opened sum changes in the model; a file a tensor.
 
-`contribution` says what each file must provide. `noising` adds the noise, `possible` judges an opened sum.
+`contribution` says what each file must provide. `noising` adds the noise, `possible_sums` judges an opened sum.
 """
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "heads",
     "metrics",
     "noising",
-    "possible",
+    "possible_sums",
     "whole_batches",
 ]

@@ -24,7 +24,7 @@ from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
 from silo_agent.learning.outcomes.registry import family_of
-from silo_agent.learning.releases.possible import MostPatients
+from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.logs import TrainingLog
 
 Integers = NDArray[np.int64]

@@ -17,7 +17,7 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases import noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.noising import SumGrid, draw, summed
-from silo_agent.learning.releases.possible import MostPatients
+from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.storage.checked import read_checked, write_checked
 from silo_agent.storage.folders import StudyFolder
 

@@ -24,7 +24,7 @@ from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import HEAD_BOUND, SharedModel
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.counts import noised_counts, of_large_domains, small_domains
-from silo_agent.learning.releases.possible import Judge, MostPatients, most_drawn
+from silo_agent.learning.releases.possible_sums import Judge, MostPatients, most_drawn
 from silo_agent.learning.releases.whole_batches import train_plainly
 from silo_agent.learning.terms.environments import Steps
 from silo_agent.learning.terms.losses.cmi import FixedPrior, Prior

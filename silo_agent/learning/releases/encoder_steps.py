@@ -22,7 +22,7 @@ from silo_agent.learning.releases import noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.counts import noised_counts
 from silo_agent.learning.releases.noising import SumGrid, draw
-from silo_agent.learning.releases.possible import MostPatients
+from silo_agent.learning.releases.possible_sums import MostPatients
 
 
 class EncoderSteps:

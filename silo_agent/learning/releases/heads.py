@@ -27,7 +27,7 @@ from silo_agent.learning.releases import local_heads, noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.counts import of_large_domains, small_domains
 from silo_agent.learning.releases.noising import SumGrid, draw, summed
-from silo_agent.learning.releases.possible import MostPatients
+from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.learning.releases.steady_features import steady_features
 
 HEAD_STEP = 2.0**-20

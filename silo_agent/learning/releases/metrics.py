@@ -32,7 +32,7 @@ from silo_agent.learning.outcomes.family import is_of_classes
 from silo_agent.learning.releases import noising
 from silo_agent.learning.releases.contribution import Integers, Opened, Setting
 from silo_agent.learning.releases.noising import SumGrid, draw, summed
-from silo_agent.learning.releases.possible import MostPatients
+from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.learning.releases.steady_features import steady_features
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder

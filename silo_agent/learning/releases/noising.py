@@ -19,7 +19,7 @@ from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.learning.noise import noised_sum as private
 from silo_agent.learning.releases.contribution import Integers, Setting
-from silo_agent.learning.releases.possible import Judge
+from silo_agent.learning.releases.possible_sums import Judge
 
 
 @dataclass(frozen=True)

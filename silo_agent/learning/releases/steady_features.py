@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning.dpsgd.batches import make_up_weights
-from silo_agent.learning.dpsgd.steady import HOSTILE, is_steady, steady_kernels
+from silo_agent.learning.dpsgd.chunk_independence import HOSTILE, is_steady, steady_kernels
 from silo_agent.learning.encoder.encoder import Encoder, features, most_rows
 
 _USUAL_ROWS: Final = 64

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import building, root
-from crypto.pki.authority.keeping import Keeper, make_list
+from crypto.pki.authority.folder import Keeper, make_list
 from crypto.pki.chain import Bundle
 from crypto.pki.reading import parse_certificate
 from crypto.pki.revocation import CLOCK_SKEW, LONGEST, LONGEST_ONLINE, RevocationLists, joined

@@ -11,7 +11,7 @@ from policies.documents.study import Study
 from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
 from silo_agent.cli.forecast import HOW
-from silo_agent.forecast import earlier, verdict
+from silo_agent.forecast import earlier_study, verdict
 from silo_agent.forecast import forecast as forecasts
 from silo_agent.learning.errors import LearningError
 from silo_agent.storage.errors import StateError
@@ -89,7 +89,7 @@ TABLE = [
 @pytest.fixture
 def hospital(quick_path, homes, monkeypatch):
     """A hospital that took part in a study of 300 patients; its state has what the silos opened."""
-    monkeypatch.setattr(earlier, "outcomes", lambda _study, _asked, effect, **_: [effect - 0.11, effect - 0.09])
+    monkeypatch.setattr(earlier_study, "outcomes", lambda _study, _asked, effect, **_: [effect - 0.11, effect - 0.09])
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "north.csv").write_text("\n".join(TABLE))
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}

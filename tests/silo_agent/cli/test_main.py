@@ -454,9 +454,9 @@ def test_without_a_policy_the_agent_does_not_start(hospital, sentence):
 
 
 def test_a_program_of_which_a_part_is_not_installed_says_which_file_has_it(hospital, monkeypatch, sentence):
-    monkeypatch.setitem(sys.modules, "silo_agent.learning.lean", None)
+    monkeypatch.setitem(sys.modules, "silo_agent.learning.light_imports", None)
     said = sentence("run", "-c", hospital)
-    assert "silo_agent.learning.lean is not installed here; install FedWard with requirements-silo.txt" in said
+    assert "silo_agent.learning.light_imports is not installed here; install FedWard with requirements-silo.txt" in said
 
 
 def test_studies_that_ended_are_told(hospital, monkeypatch):

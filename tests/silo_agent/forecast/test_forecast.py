@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from silo_agent.forecast.asked import asked_of
+from silo_agent.forecast.assumptions import asked_of
 from silo_agent.forecast.forecast import Interval, counted, forecast
-from silo_agent.forecast.walk import Walk
+from silo_agent.forecast.simulated_rounds import Walk
 
 
 def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():

@@ -6,8 +6,8 @@ import pytest
 from deploy.local.logistic import design, logistic
 from silo_agent.data.outcome import targets
 from silo_agent.forecast import plain
-from silo_agent.forecast.asked import Asked
-from silo_agent.forecast.law import Law
+from silo_agent.forecast.assumptions import Asked
+from silo_agent.forecast.made_up_patients import Law
 from silo_agent.forecast.plain import predictions
 
 ASKED = Asked((1000,), (0.5, 0.5), 0.3, (0.8,))

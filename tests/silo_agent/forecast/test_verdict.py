@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from silo_agent.forecast import verdict
-from silo_agent.forecast.asked import asked_of
+from silo_agent.forecast.assumptions import asked_of
 from silo_agent.forecast.forecast import Forecast, Interval, Row, forecast
 from silo_agent.forecast.verdict import is_coin, is_no_gain, sentences
 

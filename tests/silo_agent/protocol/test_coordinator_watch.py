@@ -23,7 +23,7 @@ from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import Client, CoordinatorLeftError, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
-from silo_agent.protocol.shown import shown_certificate
+from silo_agent.protocol.server_certificate import shown_certificate
 from support.online import Online, week
 
 

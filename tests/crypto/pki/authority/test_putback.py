@@ -9,8 +9,8 @@ import pytest
 
 from crypto.errors import EnrolmentError
 from crypto.pki.authority.entries import Index
+from crypto.pki.authority.folder import LISTS_FOLDER, NEWEST_LIST
 from crypto.pki.authority.issuing import IssuingAuthority
-from crypto.pki.authority.keeping import LISTS_FOLDER, NEWEST_LIST
 from crypto.pki.authority.putback import SHOWN_FILE, Mark
 from crypto.pki.enrolment import create_request
 from crypto.pki.reading import parse_certificate

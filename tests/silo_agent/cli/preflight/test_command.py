@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from policies.ledger.events import Fault
 from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
-from silo_agent.cli.preflight import dry
+from silo_agent.cli.preflight import dry_round
 from silo_agent.data import table
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
@@ -185,7 +185,7 @@ def test_the_dry_round_is_part_of_both_reports(study_file, configure, monkeypatc
         asked.append((command, seconds))
         return 1, "", "fedward: a party failed\n"
 
-    monkeypatch.setattr(dry, "_run", run)
+    monkeypatch.setattr(dry_round, "_run", run)
     arguments = ["preflight", str(study_file), "-c", str(configure()), "--format", "json", *share]
     done = CliRunner().invoke(main.app, arguments)
     assert done.exit_code == 3

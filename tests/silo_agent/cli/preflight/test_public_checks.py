@@ -24,7 +24,7 @@ from policies.ledger.events import Debit, EntryRef
 from policies.ledger.ledger import Ledger
 from policies.plan.cost import Cost
 from policies.plan.release import plan
-from silo_agent.cli.preflight import shared
+from silo_agent.cli.preflight import public_checks
 from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
 from silo_agent.learning.device import describe_device
@@ -39,13 +39,13 @@ from support.online import serving as serving_authority
 def subject(study_file, configure):
     def make(**changes):
         settings = AgentConfig.load(configure(**changes))
-        return shared.Subject(load_study(study_file), settings, shared.load_credential(settings)[0])
+        return public_checks.Subject(load_study(study_file), settings, public_checks.load_credential(settings)[0])
 
     return make
 
 
 def found(subject):
-    return {one.check: one for one in shared.network(subject)}
+    return {one.check: one for one in public_checks.network(subject)}
 
 
 def test_the_way_to_a_coordinator_that_serves_is_free(subject, serving):
@@ -64,8 +64,8 @@ def test_a_name_that_nobody_knows_is_said(subject):
 
 def test_the_time_that_the_connection_takes_is_told(subject, monkeypatch):
     clock = SimpleNamespace(monotonic=iter([10.0, 12.5]).__next__)
-    monkeypatch.setattr(shared, "time", clock)
-    assert shared._reach(subject().settings).text.endswith(", reached in 2500 ms")
+    monkeypatch.setattr(public_checks, "time", clock)
+    assert public_checks._reach(subject().settings).text.endswith(", reached in 2500 ms")
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_why_an_address_cannot_be_reached_is_said(monkeypatch, fault, why):
     def fail(*_):
         raise fault
 
-    monkeypatch.setattr(shared.socket, "create_connection", fail)
+    monkeypatch.setattr(public_checks.socket, "create_connection", fail)
     with pytest.raises(OSError, match="cannot be reached") as refused:
-        shared._connect("localhost:1", "coordinator")
+        public_checks._connect("localhost:1", "coordinator")
     assert str(refused.value).startswith(f"localhost:1 cannot be reached ({why}); check that the coordinator runs")
 
 
@@ -92,10 +92,10 @@ def test_a_proxy_that_does_not_connect_leaves_no_connection(monkeypatch, fault):
         raise fault
 
     here, there = socket.socketpair()
-    monkeypatch.setattr(shared, "_connect", lambda *_: here)
-    monkeypatch.setattr(shared, "_ask_proxy", fail)
+    monkeypatch.setattr(public_checks, "_connect", lambda *_: here)
+    monkeypatch.setattr(public_checks, "_ask_proxy", fail)
     with there, pytest.raises((OSError, KeyboardInterrupt)):
-        shared._dial(SimpleNamespace(proxy="http://here:1", coordinator="there:2"))
+        public_checks._dial(SimpleNamespace(proxy="http://here:1", coordinator="there:2"))
     assert here.fileno() == -1
 
 
@@ -146,7 +146,7 @@ def test_a_proxy_that_does_not_connect_is_quoted(subject, proxy, answer, said):
 
 
 def test_a_proxy_that_never_answers_is_named(subject, monkeypatch):
-    monkeypatch.setattr(shared, "SECONDS", 0.1)
+    monkeypatch.setattr(public_checks, "SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert f"the proxy {url} does not answer" in found(subject(proxy=url))["reachability"].text
@@ -155,7 +155,7 @@ def test_a_proxy_that_never_answers_is_named(subject, monkeypatch):
 def test_a_proxy_that_answers_without_end_is_not_heard_out():
     answer = Mock(recv=Mock(return_value=b"x"))
     with pytest.raises(OSError, match=r"the proxy does not connect to there:2 \(x{100}\); ask"):
-        shared._ask_proxy(answer, "there:2")
+        public_checks._ask_proxy(answer, "there:2")
     assert answer.recv.call_count == 16_384
 
 
@@ -214,7 +214,7 @@ def listener(authority):
     ],
 )
 def test_what_stands_in_the_coordinators_place_is_noticed(subject, listener, monkeypatch, kind, text):
-    monkeypatch.setattr(shared, "SECONDS", 2.0)
+    monkeypatch.setattr(public_checks, "SECONDS", 2.0)
     checks = found(subject(coordinator=f"localhost:{listener(kind)}"))
     assert checks["TLS"].status is Status.FAILS
     assert re.search(text, checks["TLS"].text)
@@ -226,7 +226,7 @@ def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_addre
         msg = f"it is no {role}"
         raise CertificateError(msg)
 
-    monkeypatch.setattr(shared.Trust, "identify", identify)
+    monkeypatch.setattr(public_checks.Trust, "identify", identify)
     made = subject()
     text = found(made)["TLS"].text
     assert f"what answers at {made.settings.coordinator} is not the consortium's coordinator, or its" in text
@@ -246,13 +246,13 @@ def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_addre
     ],
 )
 def test_clocks_are_judged_by_what_the_call_can_tell(ahead, within, status):
-    assert shared._clock(Greeting("1", ahead, within)).status is status
+    assert public_checks._clock(Greeting("1", ahead, within)).status is status
 
 
 def test_the_clock_says_which_way(monkeypatch):
-    assert "400.0 s behind the coordinator's" in shared._clock(Greeting("1", 400.0, 0.1)).text
-    assert "400.0 s ahead of the coordinator's" in shared._clock(Greeting("1", -400.0, 0.1)).text
-    assert "0.5 s behind the coordinator's, to within 0.10 s" in shared._clock(Greeting("1", 0.5, 0.1)).text
+    assert "400.0 s behind the coordinator's" in public_checks._clock(Greeting("1", 400.0, 0.1)).text
+    assert "400.0 s ahead of the coordinator's" in public_checks._clock(Greeting("1", -400.0, 0.1)).text
+    assert "0.5 s behind the coordinator's, to within 0.10 s" in public_checks._clock(Greeting("1", 0.5, 0.1)).text
 
 
 def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority):
@@ -260,7 +260,7 @@ def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority)
         home = authority.credential("silo", name, period=(timedelta(days=-30), timedelta(days=days)))
         files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
         settings = AgentConfig.model_construct(**files, state=home)
-        credential, finding = shared.load_credential(settings)
+        credential, finding = public_checks.load_credential(settings)
         assert finding.status is status, finding.text
         assert (credential is None) == (status is Status.FAILS)
         assert (" (4 days); have it renewed; key and authority fit" in finding.text) == (name == "soon")
@@ -276,8 +276,8 @@ def test_a_certificate_or_a_list_that_should_have_been_made_anew_is_said(tmp_pat
     files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
     settings = AgentConfig.model_construct(**files, state=home, authority_url="https://authority")
     now = datetime.now(UTC) + timedelta(hours=hours)
-    monkeypatch.setattr(shared, "datetime", SimpleNamespace(now=lambda _: now))
-    _, finding = shared.load_credential(settings)
+    monkeypatch.setattr(public_checks, "datetime", SimpleNamespace(now=lambda _: now))
+    _, finding = public_checks.load_credential(settings)
     assert finding.status is (Status.LOOK if late or fading else Status.OK)
     assert ("; it should have been renewed, see that https://authority answers; key" in finding.text) == late
     assert ("; the keeper of 'Issuing of tests' should have made its next list" in finding.text) == fading
@@ -286,7 +286,7 @@ def test_a_certificate_or_a_list_that_should_have_been_made_anew_is_said(tmp_pat
 def test_a_key_of_another_certificate_skips_the_network_and_the_policy_is_judged_nevertheless(subject, homes):
     made = subject(key=str(homes["south"] / "key.pem"))
     assert (made.credential, made.silo) == (None, "")
-    assert shared.policy(made).status is Status.OK
+    assert public_checks.policy(made).status is Status.OK
     checks = found(made)
     assert checks.pop("reachability").status is Status.OK
     assert {one.text for one in checks.values()} == {"the certificate fails"}
@@ -313,42 +313,42 @@ def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path, 
     kept = (home / "crls.pem").read_bytes()
     with serving_authority(online) as url:
         settings = AgentConfig.model_construct(**files, state=home, authority_url=url)
-        newest, asked = shared.ask_authority(settings)
-    _, refused = shared.ask_authority(settings)
+        newest, asked = public_checks.ask_authority(settings)
+    _, refused = public_checks.ask_authority(settings)
     assert asked.status is Status.OK
     assert f"{url} cannot be reached" in refused.text
-    assert shared.load_credential(settings, newest)[1].status is Status.OK
+    assert public_checks.load_credential(settings, newest)[1].status is Status.OK
     online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
     bundle = Bundle.read(online.pem)
     newest = Standing(bundle, RevocationLists.read(online.authority.lists_pem(None), bundle))
-    assert shared.load_credential(settings)[1].status is Status.OK
-    assert "was revoked" in shared.load_credential(settings, newest)[1].text
+    assert public_checks.load_credential(settings)[1].status is Status.OK
+    assert "was revoked" in public_checks.load_credential(settings, newest)[1].text
     assert (home / "crls.pem").read_bytes() == kept
 
 
 def test_without_a_study_its_checks_are_skipped(subject):
     made = replace(subject(), given=None)
-    with pytest.raises(shared.Skipped, match="the study fails"):
+    with pytest.raises(public_checks.Skipped, match="the study fails"):
         _ = made.study
 
 
 def test_a_study_that_cannot_be_read_is_the_finding(study_file, tmp_path):
     study_file.write_text("name: [tiny\n")
     for file, said in ((study_file, "study.yaml: line 2"), (tmp_path / "none.yaml", "none.yaml")):
-        study, finding = shared.read_study(file)
+        study, finding = public_checks.read_study(file)
         assert (study, finding.check, finding.status) == (None, "study", Status.FAILS)
         assert said in finding.text
 
 
 def test_what_a_check_cannot_look_at_is_skipped_and_what_it_finds_is_said():
     def skip():
-        raise shared.Skipped("the study fails")  # noqa: EM101, TRY003  # the whole text
+        raise public_checks.Skipped("the study fails")  # noqa: EM101, TRY003  # the whole text
 
     def fail():
         raise OSError(13, "Permission denied", "/here")
 
-    assert shared.guarded("disk", skip) == Finding("disk", Status.SKIPPED, "the study fails")
-    failed = shared.guarded("disk", fail)
+    assert public_checks.guarded("disk", skip) == Finding("disk", Status.SKIPPED, "the study fails")
+    failed = public_checks.guarded("disk", fail)
     assert (failed.check, failed.status) == ("disk", Status.FAILS)
     assert "Permission denied" in failed.text
 
@@ -357,9 +357,9 @@ def test_an_authority_that_the_system_does_not_reach_is_said(monkeypatch):
     def fail(*_):
         raise OSError(113, "No route to host")
 
-    monkeypatch.setattr(shared, "look", fail)
+    monkeypatch.setattr(public_checks, "look", fail)
     settings = AgentConfig.model_construct(authority=None, authority_url="https://far", proxy=None)
-    standing, finding = shared.ask_authority(settings)
+    standing, finding = public_checks.ask_authority(settings)
     assert (standing, finding.check, finding.status) == (None, "authority", Status.FAILS)
     assert "No route to host" in finding.text
 
@@ -372,7 +372,7 @@ def test_without_a_ledger_nothing_was_charged(subject):
 
 def test_a_policy_of_another_data_set_than_the_certificates_is_one_reason(subject, homes):
     files = {name: str(homes["south"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
-    finding = shared.policy(subject(**files))
+    finding = public_checks.policy(subject(**files))
     assert finding.status is Status.FAILS
     assert "not for the data set north-ward" in finding.text
 
@@ -383,44 +383,44 @@ def test_what_other_studies_spent_counts_and_what_this_one_spent_does_not(subjec
     with Ledger.open(made.ledger, NORTH, budget_epsilon=32.0) as ledger:
         ledger.put_into_force(made.policy().digest, 32.0)
         ledger.charge(Debit(made.study.digest, made.policy().digest, 0, 1, costs))
-        assert list(shared._spent(made.entries(), made.study.digest)) == []
-        assert len(list(shared._spent(made.entries(), "5" * 64))) == len(costs)
+        assert list(public_checks._spent(made.entries(), made.study.digest)) == []
+        assert len(list(public_checks._spent(made.entries(), "5" * 64))) == len(costs)
         ledger.charge(Debit("5" * 64, made.policy().digest, 0, 1, {"counts": Cost("training", 1.0, 400.0, 1)}))
     text = f"policy {made.policy().digest[:12]} takes the study; 1 charges of others stand"
-    assert shared.policy(made) == Finding("policy", Status.OK, text)
+    assert public_checks.policy(made) == Finding("policy", Status.OK, text)
     assert made.silo == "north"
 
 
 def test_a_study_that_needs_more_than_the_machine_has_fails(subject, monkeypatch):
     made, text = subject(), "the study may need {:,} MiB; this machine (or its limit) has {:,} MiB"
-    needs = shared.memory.needed(made.study).total
+    needs = public_checks.memory.needed(made.study).total
     for total, status in ((needs - 1, Status.FAILS), (needs, Status.OK), (needs + 1, Status.OK)):
-        monkeypatch.setattr(shared, "machine_bytes", lambda total=total: total)
-        finding = shared.machine_memory(made)
+        monkeypatch.setattr(public_checks, "machine_bytes", lambda total=total: total)
+        finding = public_checks.machine_memory(made)
         assert (finding.check, finding.status) == ("memory", status)
         assert finding.text.startswith(text.format(-(-needs // 2**20), total // 2**20))
 
 
 @pytest.mark.parametrize(("needs", "told"), [(1 << 20, "1"), ((1 << 20) + 1, "2"), (3000 << 20, "3,000")])
 def test_what_the_study_takes_on_the_disk_is_told_in_whole_mebibytes(subject, monkeypatch, needs, told):
-    monkeypatch.setattr(shared.disk, "needed", lambda _: needs)
+    monkeypatch.setattr(public_checks.disk, "needed", lambda _: needs)
     text = f"the study takes up to {told} MiB in the state folder"
-    assert shared.disk_need(subject()) == Finding("disk needed", Status.OK, text)
+    assert public_checks.disk_need(subject()) == Finding("disk needed", Status.OK, text)
 
 
 def test_the_device_is_described(subject):
     made = subject(threads=1)
-    assert shared.device(made) == Finding("device", Status.OK, describe_device("cpu"))
+    assert public_checks.device(made) == Finding("device", Status.OK, describe_device("cpu"))
 
 
 def test_a_control_groups_limit_counts(monkeypatch, tmp_path):
-    whole = shared.machine_bytes()
+    whole = public_checks.machine_bytes()
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(shared, "_CGROUP", limit)
+    monkeypatch.setattr(public_checks, "_CGROUP", limit)
     limit.write_text("1048576\n")
-    assert shared.machine_bytes() == 1 << 20
+    assert public_checks.machine_bytes() == 1 << 20
     limit.write_text("max\n")
-    assert shared.machine_bytes() >= whole
+    assert public_checks.machine_bytes() >= whole
 
 
 def test_a_ledger_that_lost_what_others_cosigned_fails(subject):
@@ -429,7 +429,7 @@ def test_a_ledger_that_lost_what_others_cosigned_fails(subject):
     entry = next_entry(EntryRef(0, genesis_row(NORTH)[2]), debit, "2026-11-24T08:00:00+00:00", 0.1)
     witness = made.credential
     Cosigned(made.ledger).keep([cosigned(checkpoint("north", NORTH, [entry], entry.at), witness, witness)])
-    finding = shared.guarded("ledger", lambda: shared.ledger(made))
+    finding = public_checks.guarded("ledger", lambda: public_checks.ledger(made))
     assert finding.status is Status.FAILS
     assert "older copy" in finding.text
     assert not any(letter.isdigit() for letter in finding.text)
@@ -438,4 +438,4 @@ def test_a_ledger_that_lost_what_others_cosigned_fails(subject):
 def test_a_ledger_that_was_altered_fails(subject):
     made = subject()
     shutil.copy(made.settings.policy, made.ledger)
-    assert shared.guarded("ledger", lambda: shared.ledger(made)).status is Status.FAILS
+    assert public_checks.guarded("ledger", lambda: public_checks.ledger(made)).status is Status.FAILS

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from policies.documents.study import Expected
 from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.figures.expected_observed import LARGEST_RATIO
-from silo_agent.learning.figures.moved import largest_hospital, moved
+from silo_agent.learning.figures.influence import largest_hospital, moved
 
 
 def figures(scores, labels):

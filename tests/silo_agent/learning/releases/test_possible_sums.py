@@ -12,7 +12,7 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.learning.errors import SumError
 from silo_agent.learning.releases.noising import SumGrid
-from silo_agent.learning.releases.possible import Judge, MostPatients, most_drawn, noise_margin, norm_margin
+from silo_agent.learning.releases.possible_sums import Judge, MostPatients, most_drawn, noise_margin, norm_margin
 from support.local_federation import LocalFederation, write_patients
 from support.studies import tiny_study
 

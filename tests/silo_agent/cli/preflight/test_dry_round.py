@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from silo_agent.cli.preflight import dry
+from silo_agent.cli.preflight import dry_round
 from silo_agent.cli.preflight.findings import Finding, Status
 
 SUBJECT = SimpleNamespace(
@@ -23,12 +23,12 @@ SUBJECT = SimpleNamespace(
     ],
 )
 def test_the_commands_end_is_the_finding(monkeypatch, ended, status, found):
-    monkeypatch.setattr(dry, "_run", lambda _, seconds: ended if seconds == 121.0 else None)
-    assert dry.dry_round(SUBJECT, 1.0) == Finding("dry round", status, found)
+    monkeypatch.setattr(dry_round, "_run", lambda _, seconds: ended if seconds == 121.0 else None)
+    assert dry_round.dry_round(SUBJECT, 1.0) == Finding("dry round", status, found)
 
 
 def test_what_the_command_prints_and_its_code_come_back():
-    code, said, failed = dry._run([sys.executable, "-c", "import sys; print('a'); sys.exit('b')"], 60)
+    code, said, failed = dry_round._run([sys.executable, "-c", "import sys; print('a'); sys.exit('b')"], 60)
     assert (code, said, failed) == (1, "a\n", "b\n")
 
 
@@ -43,7 +43,7 @@ def sleeper(ended):
 
 
 def test_a_command_that_takes_too_long_is_asked_to_end(tmp_path):
-    code, _, failed = dry._run(sleeper(tmp_path / "ended"), 2.0)
+    code, _, failed = dry_round._run(sleeper(tmp_path / "ended"), 2.0)
     assert (code, failed) == (1, "it was not done within 2 s")
     assert (tmp_path / "ended").exists()
 
@@ -56,7 +56,7 @@ def test_a_command_is_asked_to_end_if_this_program_is_interrupted(tmp_path):
     try:
         signal.setitimer(signal.ITIMER_REAL, 2.0)
         with pytest.raises(KeyboardInterrupt):
-            dry._run(sleeper(tmp_path / "ended"), 60.0)
+            dry_round._run(sleeper(tmp_path / "ended"), 60.0)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
@@ -69,8 +69,8 @@ def test_a_command_is_asked_to_end_if_this_program_is_interrupted(tmp_path):
 def test_the_command_that_is_called_is_there_whatever_lies_in_the_working_folder(tmp_path, monkeypatch):
     """Without -P a file of the folder that a person works in would stand in for a module."""
     asked = []
-    monkeypatch.setattr(dry, "_run", lambda command, _: (asked.append(command), (0, "", ""))[1])
-    dry.dry_round(SUBJECT, 1.0)
+    monkeypatch.setattr(dry_round, "_run", lambda command, _: (asked.append(command), (0, "", ""))[1])
+    dry_round.dry_round(SUBJECT, 1.0)
     (tmp_path / "random.py").write_text("raise SystemExit('the file of the working folder ran')")
     command = [*asked[0][: asked[0].index("dry-round") + 1], "--help"]
     done = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path)

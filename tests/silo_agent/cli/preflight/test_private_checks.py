@@ -7,9 +7,9 @@ from policies.documents.study import load_study
 from policies.ledger.events import Fault
 from policies.ledger.ledger import Ledger
 from policies.plan import disk
-from silo_agent.cli.preflight import inside
+from silo_agent.cli.preflight import private_checks
 from silo_agent.cli.preflight.findings import Status
-from silo_agent.cli.preflight.shared import Skipped, Subject, guarded
+from silo_agent.cli.preflight.public_checks import Skipped, Subject, guarded
 from silo_agent.config import AgentConfig
 from silo_agent.data.sources.sql import RecordError
 from silo_agent.errors import SiloError
@@ -25,28 +25,28 @@ def subject(study_file, configure):
 
 @pytest.mark.parametrize(("free", "status"), [(1 << 20, Status.FAILS), (1 << 40, Status.OK)])
 def test_the_disk_must_have_room(subject, monkeypatch, free, status):
-    monkeypatch.setattr(inside.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    assert inside.free_disk(subject).status is status
+    monkeypatch.setattr(private_checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert private_checks.free_disk(subject).status is status
 
 
 def test_a_state_folder_that_is_not_there_yet_is_looked_for_above(subject, tmp_path):
     settings = subject.settings.model_copy(update={"state": tmp_path / "a" / "b"})
-    assert inside.free_disk(Subject(subject.study, settings, None)).status is Status.OK
+    assert private_checks.free_disk(Subject(subject.study, settings, None)).status is Status.OK
 
 
 @pytest.mark.parametrize(("free", "status"), [(1, Status.LOOK), (1 << 30, Status.OK)])
 def test_memory_that_is_taken_now_is_to_be_looked_at(subject, monkeypatch, tmp_path, free, status):
     info = tmp_path / "meminfo"
     info.write_text(f"MemTotal: 99 kB\nMemAvailable:   {free} kB\n")
-    monkeypatch.setattr(inside, "_FREE", info)
-    assert inside.free_memory(subject).status is status
+    monkeypatch.setattr(private_checks, "_FREE", info)
+    assert private_checks.free_memory(subject).status is status
 
 
 @pytest.mark.parametrize(("spare", "status"), [(-1, Status.FAILS), (0, Status.OK)])
 def test_what_is_needed_on_the_disk_is_enough(subject, monkeypatch, spare, status):
     needs = disk.needed(subject.study)
-    monkeypatch.setattr(inside.shutil, "disk_usage", lambda _: SimpleNamespace(free=needs + spare))
-    found = inside.free_disk(subject)
+    monkeypatch.setattr(private_checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=needs + spare))
+    found = private_checks.free_disk(subject)
     assert (found.check, found.status) == ("disk free", status)
     assert found.text.startswith(
         f"{(needs + spare) // 2**20} MiB are free for the state folder, up to {-(-needs // 2**20)} MiB are needed"
@@ -58,11 +58,11 @@ def test_what_is_needed_in_memory_is_enough_of_what_is_available_and_of_the_mach
     subject, monkeypatch, tmp_path, spare, status
 ):
     needs = 1024 * 3000
-    monkeypatch.setattr(inside.memory, "needed", lambda _: SimpleNamespace(total=needs))
-    monkeypatch.setattr(inside, "machine_bytes", lambda: needs + spare[1])
-    monkeypatch.setattr(inside, "_FREE", tmp_path / "meminfo")
+    monkeypatch.setattr(private_checks.memory, "needed", lambda _: SimpleNamespace(total=needs))
+    monkeypatch.setattr(private_checks, "machine_bytes", lambda: needs + spare[1])
+    monkeypatch.setattr(private_checks, "_FREE", tmp_path / "meminfo")
     (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemFree: 2 kB\nMemAvailable: {3000 + spare[0]} kB\n")
-    found = inside.free_memory(subject)
+    found = private_checks.free_memory(subject)
     assert (found.check, found.status) == ("memory free", status)
     assert found.text == "2 MiB are available now, up to 3 MiB may be needed"
 
@@ -91,7 +91,7 @@ def test_a_fault_fails_until_it_is_cleared_and_a_cleared_one_hides_no_new_one(su
                 ledger.note("withdrawal", "one")
             else:
                 ledger.note_fault(event)
-    found = inside.fault(subject)
+    found = private_checks.fault(subject)
     assert found.status is status
     assert found.text.startswith(f"entry {entry} " if entry else "none")
 
@@ -99,34 +99,34 @@ def test_a_fault_fails_until_it_is_cleared_and_a_cleared_one_hides_no_new_one(su
 def test_records_that_do_not_fit_are_to_be_looked_at_and_none_that_fits_fails(subject):
     file = subject.settings.data["tiny"]
     file.write_text(file.read_text() + "q,ward-9,5,5,1\n")
-    found = inside.data(subject)
+    found = private_checks.data(subject)
     assert found.status is Status.LOOK
     assert "41 rows: 40 records of 40 patients fit, 1 would be left out" in found.text
     file.write_text("patient,group,age,lactate,ill\nq,ward-9,5,5,1\n")
-    assert inside.data(subject).status is Status.FAILS
+    assert private_checks.data(subject).status is Status.FAILS
 
 
 def test_a_column_that_gives_the_label_away_is_named(subject):
     rows = [f"p{i},{'ab'[i % 2]},{20 + 40 * (i // 2 % 2)},{i % 10},{i // 2 % 2}" for i in range(80)]
     subject.settings.data["tiny"].write_text("\n".join(["patient,group,age,lactate,ill", *rows]) + "\n")
-    found = inside.data(subject)
+    found = private_checks.data(subject)
     assert found.status is Status.LOOK
     assert "age alone give the label away" in found.text
 
 
 def test_a_file_that_lacks_a_column_fails_by_its_name(subject):
     subject.settings.data["tiny"].write_text("patient,group,age,ill\n")
-    found = guarded("data", lambda: inside.data(subject))
+    found = guarded("data", lambda: private_checks.data(subject))
     assert found.status is Status.FAILS
     assert "lactate" in found.text
 
 
 def test_what_the_records_give_is_told_by_column_and_by_domain(subject):
-    found = inside.data(subject)
+    found = private_checks.data(subject)
     fit = "40 rows: 40 records of 40 patients fit, 0 would be left out"
     assert found.text == f"{fit}; nobody has approved the study yet: fedward-silo study approve"
     approve(StateFolder(subject.settings.state), subject.study, "tiny", datetime(2026, 11, 1, tzinfo=UTC))
-    assert inside.data(subject).text == fit
+    assert private_checks.data(subject).text == fit
     fits = {"do not fit": 0, "missing": 0}
     tables = {title: {row.pop(title[3:]): row for row in rows} for title, rows in found.tables.items()}
     half = {"records": 20, "patients": 20, "left out": 0}
@@ -140,7 +140,7 @@ def test_more_patients_than_the_study_allows_for_are_to_be_looked_at(subject):
     def found(most):
         privacy = subject.study.privacy.model_copy(update={"max_patients": most})
         study = subject.study.model_copy(update={"privacy": privacy})
-        return inside.data(Subject(study, subject.settings, None))
+        return private_checks.data(Subject(study, subject.settings, None))
 
     assert found(39).status is Status.LOOK
     assert "; privacy.max_patients is 39" in found(39).text
@@ -150,7 +150,7 @@ def test_more_patients_than_the_study_allows_for_are_to_be_looked_at(subject):
 def test_rows_that_are_none_are_counted(subject):
     file = subject.settings.data["tiny"]
     file.write_text(file.read_text() + "q,a,5\n")
-    found = inside.data(subject)
+    found = private_checks.data(subject)
     assert "41 rows: 40 records of 40 patients fit, 1 would be left out (1 are no rows)" in found.text
     assert found.status is Status.LOOK
 
@@ -158,15 +158,15 @@ def test_rows_that_are_none_are_counted(subject):
 def test_without_a_policy_or_a_file_nothing_is_looked_at(subject):
     subject.settings.data["tiny"].unlink()
     with pytest.raises(SiloError, match=r"the data are not there: .*north\.csv; fix data or databases in agent.yaml"):
-        inside.data(subject)
+        private_checks.data(subject)
     subject.settings.policy.write_text("version: 1\n")
     with pytest.raises(Skipped, match="the policy fails"):
-        inside.data(Subject(subject.study, subject.settings, None))
+        private_checks.data(Subject(subject.study, subject.settings, None))
 
 
 def test_each_check_has_its_name(subject):
-    assert [(name, check(subject).check) for name, check in inside.CHECKS] == [
-        (name, name) for name, _ in inside.CHECKS
+    assert [(name, check(subject).check) for name, check in private_checks.CHECKS] == [
+        (name, name) for name, _ in private_checks.CHECKS
     ]
 
 
@@ -176,4 +176,4 @@ def test_a_statement_that_fails_on_a_record_is_told_here_and_nowhere_else(subjec
 
     monkeypatch.setattr("silo_agent.data.profiling.profile.profile", fail)
     with pytest.raises(SiloError, match="so the agent would send noise alone: of patient 17"):
-        inside.data(subject)
+        private_checks.data(subject)

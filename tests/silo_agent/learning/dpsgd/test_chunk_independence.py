@@ -3,7 +3,7 @@ import torch
 
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.batches import InputKind
-from silo_agent.learning.dpsgd.steady import HOSTILE, is_steady, steady_kernels
+from silo_agent.learning.dpsgd.chunk_independence import HOSTILE, is_steady, steady_kernels
 
 VALUES = torch.tensor([[0.1, 0.7], [0.3, 0.2], [float("nan"), 0.0]])
 

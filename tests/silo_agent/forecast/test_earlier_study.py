@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from silo_agent.forecast import earlier
-from silo_agent.forecast.asked import Asked
-from silo_agent.forecast.earlier import known_after
+from silo_agent.forecast import earlier_study
+from silo_agent.forecast.assumptions import Asked
+from silo_agent.forecast.earlier_study import known_after
 from silo_agent.forecast.forecast import forecast
 from silo_agent.learning.errors import LearningError
 from silo_agent.storage.folders import StudyFolder
@@ -29,7 +29,7 @@ def stored(path, study, *, counts=(90.0, 270.0), areas=((0.75, 0.05), (0.77, 0.0
 @pytest.fixture
 def _straight(monkeypatch):
     """A forecast that says .1 less than the effect, a little differently in every draw."""
-    monkeypatch.setattr(earlier, "outcomes", lambda _study, _asked, effect, **_: [effect - 0.11, effect - 0.09])
+    monkeypatch.setattr(earlier_study, "outcomes", lambda _study, _asked, effect, **_: [effect - 0.11, effect - 0.09])
 
 
 @pytest.mark.usefixtures("_straight")
@@ -57,7 +57,7 @@ def test_a_domain_with_a_wide_interval_says_nothing_of_the_effect(raw_study, qui
 
 def test_noise_that_hides_the_effect_is_said(raw_study, quick_path, monkeypatch):
     study = raw_study()
-    monkeypatch.setattr(earlier, "outcomes", lambda *_, **__: [0.5, 0.52])
+    monkeypatch.setattr(earlier_study, "outcomes", lambda *_, **__: [0.5, 0.52])
     assert known_after(study, study, stored(quick_path, study)).effect is None
 
 

@@ -8,7 +8,7 @@ import pytest
 from crypto.errors import EnrolmentError
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.joining.enrol import Enrolled
-from crypto.pki.joining.telling import lines, read_token
+from crypto.pki.joining.enrol_commands import lines, read_token
 
 
 @pytest.fixture(scope="module")

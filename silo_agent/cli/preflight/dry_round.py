@@ -14,7 +14,7 @@ from typing import Final
 
 from common import durable
 from silo_agent.cli.preflight.findings import Finding, Status
-from silo_agent.cli.preflight.shared import Subject
+from silo_agent.cli.preflight.public_checks import Subject
 
 _SPARE: Final = 120.0
 """Seconds beyond the limit that certificates, start and end of the parties may take."""

@@ -14,7 +14,7 @@ from policies.errors import PolicyError
 from policies.ledger.events import Cleared, Fault
 from policies.plan import disk, memory
 from silo_agent.cli.preflight.findings import Finding, Status
-from silo_agent.cli.preflight.shared import Check, Skipped, Subject, machine_bytes
+from silo_agent.cli.preflight.public_checks import Check, Skipped, Subject, machine_bytes
 from silo_agent.errors import SiloError
 
 _MIB: Final = 1 << 20

@@ -6,10 +6,10 @@ import pytest
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.outcome import measure
 from deploy.local.simulate.silos import Cohorts, Silo, rows_of
-from silo_agent.forecast.asked import Asked
+from silo_agent.forecast.assumptions import Asked
 from silo_agent.forecast.forecast import without_noise
-from silo_agent.forecast.law import Law
-from silo_agent.forecast.walk import Walk
+from silo_agent.forecast.made_up_patients import Law
+from silo_agent.forecast.simulated_rounds import Walk
 
 ASKED = Asked((400, 300, 200), (0.4, 0.6), 0.3, (0.8,))
 

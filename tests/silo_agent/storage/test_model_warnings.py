@@ -2,7 +2,7 @@
 
 import pytest
 
-from silo_agent.storage.warned import Warned, keep, kept
+from silo_agent.storage.model_warnings import Warned, keep, kept
 
 
 @pytest.mark.parametrize(("domain", "where"), [(None, "this hospital"), ("b", "b at this hospital")])

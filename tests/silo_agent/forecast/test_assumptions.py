@@ -2,8 +2,8 @@
 
 import pytest
 
-from silo_agent.forecast import asked
-from silo_agent.forecast.asked import asked_of
+from silo_agent.forecast import assumptions
+from silo_agent.forecast.assumptions import asked_of
 from silo_agent.learning.errors import LearningError
 from support.studies import tiny_study
 
@@ -33,15 +33,15 @@ def test_options_replace_what_the_study_says():
 
 def test_what_nobody_expects_has_a_default():
     found = asked_of(tiny_study(), patients=[100])
-    assert (found.shares, found.prevalence, found.effects) == ((0.5, 0.5), 0.5, asked.AREAS)
+    assert (found.shares, found.prevalence, found.effects) == ((0.5, 0.5), 0.5, assumptions.AREAS)
     assert not found.is_stated
     study = tiny_study(data={"label": NUMBER}, evaluation={"bins": 10})
-    assert asked_of(study, patients=[100]).effects == asked.EXPLAINED
+    assert asked_of(study, patients=[100]).effects == assumptions.EXPLAINED
 
 
 def test_what_is_known_stands_between_the_study_and_the_options():
     study = tiny_study(expected={"patients": [100, 200, 300], "prevalence": 0.2, "effect": 0.7})
-    known = asked.KnownData((50,), (0.1, 0.9), None, 0.75, 0.03, ())
+    known = assumptions.KnownData((50,), (0.1, 0.9), None, 0.75, 0.03, ())
     found = asked_of(study, known=known)
     assert (found.patients, found.shares, found.prevalence) == ((50,) * 3, (0.1, 0.9), 0.2)
     assert (found.effects, found.unsure) == ((0.75,), 0.03)

@@ -7,7 +7,7 @@ from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.silos import Cohorts, Silo
 from silo_agent.data.records import Records
 from silo_agent.learning.model.shared import SharedModel
-from silo_agent.learning.personal.untouched import change_without
+from silo_agent.learning.personal.without_patients import change_without
 from support.studies import tiny_study
 
 RAW = {"encoder": "raw", "hidden": [], "representation": 2}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from silo_agent.data.outcome import targets
-from silo_agent.forecast.asked import Asked
-from silo_agent.forecast.law import Law, area_of
+from silo_agent.forecast.assumptions import Asked
+from silo_agent.forecast.made_up_patients import Law, area_of
 
 ASKED = Asked((1000,), (0.3, 0.7), 0.2, (0.75,))
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from policies.documents.study import BINARY, CategoryFeature, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import Records
-from silo_agent.forecast.asked import Asked
+from silo_agent.forecast.assumptions import Asked
 
 Floats = NDArray[np.float64]
 _CALIBRATED: Final = 4000

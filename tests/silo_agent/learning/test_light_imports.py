@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-LEAN = "from silo_agent.learning.lean import load_lean; load_lean(); load_lean()\n"
+LEAN = "from silo_agent.learning.light_imports import load_lean; load_lean(); load_lean()\n"
 TRAIN = """
 import json, sys
 from dataclasses import replace
@@ -89,5 +89,5 @@ def test_an_opacus_that_is_loaded_already_stays_as_it_is():
 
 @pytest.mark.slow
 def test_an_opacus_that_wants_more_than_was_left_in_is_loaded_whole():
-    short = "from silo_agent.learning import lean\nlean._UNUSED['torch.distributed.tensor'] = ()\n"
+    short = "from silo_agent.learning import light_imports\nlean._UNUSED['torch.distributed.tensor'] = ()\n"
     assert said(short + LEAN + ASK) == "True False True\n"
