@@ -16,6 +16,7 @@ README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 MOST_WORDS = 900
 MOST_IN_A_SENTENCE = 30
+MOST_MINUTES, WORDS_A_MINUTE = 20, 230
 PLAIN = [README, ROOT / "SECURITY.md", *PAGES]
 """Pages of short sentences: all of them. A proof is read one step at a time, too."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -56,6 +57,23 @@ def test_every_metric_stands_in_the_docs_as_it_is():
 
 def test_the_readme_is_one_page():
     assert len(README.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+def reading():
+    """What the README tells each role to read first: the pages by role."""
+    rows = re.findall(r"^\| (an? [^|]+) \| ([^|]+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    return {role: [ROOT / page for page in LINK.findall(first)] for role, first in rows}
+
+
+@pytest.mark.parametrize(("role", "pages"), reading().items())
+def test_a_role_reads_no_longer_than_twenty_minutes_first(role, pages):
+    assert pages, role
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+    assert words <= MOST_MINUTES * WORDS_A_MINUTE, f"{role}: {words / WORDS_A_MINUTE:.0f} minutes"
+
+
+def test_every_role_has_a_row():
+    assert len(reading()) == 7
 
 
 def sentences(page):

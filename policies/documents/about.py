@@ -1,7 +1,7 @@
 """What a field of a study says of itself: what it does, when to change it, since when it is there, who reads it.
 
 Everything that is told of a field is made of it: the comments of a written study (`writing`), the tables of fields in
-docs/studies.md (`table`), the questions of `fedward-silo study new`, the descriptions in the JSON Schema (`schema`),
+docs/study-fields.md (`table`), the questions of `fedward-silo study new`, the descriptions in the JSON Schema (`schema`),
 and what a study of an earlier version leaves out of its digest (`study`).
 """
 
@@ -26,7 +26,7 @@ class About:
     """What a field says beside its type, its range and its default, which are the field's own.
 
     Attributes:
-        effect: what the field does, for the table in docs/studies.md, in Markdown.
+        effect: what the field does, for the table in docs/study-fields.md, in Markdown.
         comment: the same in a few words, for the line of a written study; empty: no comment.
         unit: what its value counts or names; empty if its type lists its values.
         question: what `fedward-silo study new` asks for it; empty: it has a default there.

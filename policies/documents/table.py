@@ -1,4 +1,4 @@
-"""The tables of a study's fields in docs/studies.md, which `python -m policies.documents.table` writes.
+"""The tables of a study's fields in docs/study-fields.md, which `python -m policies.documents.table` writes.
 
 `--check` compares the written ones. A table stands below a line that says which fields it has, up to the next empty
 line. Everything in it is said at the field: type, range, default, and `about.About`.
@@ -17,7 +17,7 @@ from policies.documents.about import described
 from policies.documents.fields import StudyFields
 from policies.documents.recipes import RECIPES
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "studies.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "study-fields.md"
 MARK: Final = re.compile(r"^<!-- fields: (.*) -->\n(?:\|.*\n)*", re.MULTILINE)
 RECIPES_READ: Final = "by recipe"
 """Stands in a mark in place of names: which fields a recipe reads that others do not."""

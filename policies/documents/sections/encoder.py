@@ -178,7 +178,7 @@ class EncoderPlan(Closed):
         About(
             (
                 "every step is a round of its own: all patients take part, and the sum's noise is shared"
-                " like that of the heads ([below](#sealed-steps))"
+                " like that of the heads ([how](docs/studies.md#sealed-steps))"
             ),
             comment="true: every step is a round, and its noise is shared",
             change="`privacy.mode` is `distributed`, and rounds are cheap",

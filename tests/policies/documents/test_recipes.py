@@ -90,7 +90,7 @@ def test_another_name_is_refused_with_those_that_there_are():
 
 @pytest.mark.parametrize(("page", "before", "after"), [
     ("design/recipes.md", "| `recipe` | encoder |", "\n\n"),
-    ("studies.md", "| `recipe` |", "\n"),
+    ("study-fields.md", "| `recipe` |", "\n"),
 ])  # fmt: skip
 def test_both_pages_list_every_recipe(page, before, after):
     """The table of recipes, and the field's row."""

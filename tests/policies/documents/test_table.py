@@ -1,4 +1,4 @@
-"""The tables of docs/studies.md are what the fields say; a page out of date is noticed, and written anew."""
+"""The tables of docs/study-fields.md are what the fields say; a page out of date is noticed, and written anew."""
 
 import pytest
 
