@@ -22,7 +22,6 @@ CHANGE = {
 COMPARED = {
     "silo_agent/data/profiling/profile.py:Profile",
     "silo_agent/data/reader.py:Looked",
-    "silo_agent/data/reader.py:Sorted",
     "silo_agent/data/table.py:Table",
     "silo_agent/learning/dpsgd/training.py:EncoderUpdate",
     "silo_agent/protocol/key_store.py:Dealt",

@@ -1,8 +1,8 @@
 """What a field of a study says of itself: what it does, when to change it, since when it is there, who reads it.
 
 Everything that is told of a field is made of it: the comments of a written study (`writing`), the tables of fields in
-docs/study-fields.md (`table`), the questions of `fedward-silo study new`, the descriptions in the JSON Schema (`schema`),
-and what a study of an earlier version leaves out of its digest (`study`).
+docs/study-fields.md (`table`), the questions of `fedward-silo study new`, the descriptions in the JSON Schema
+(`schema`), and what a study of an earlier version leaves out of its digest (`study`).
 """
 
 from __future__ import annotations

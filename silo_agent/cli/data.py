@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from silo_agent.config import AgentConfig
 from silo_agent.storage.approvals import looked_at
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+
+if TYPE_CHECKING:
+    from silo_agent.data.reader import Looked
 
 data_app = typer.Typer(
     help="Check the hospital's data against a study, or take a person out. The output must stay in the hospital.",
@@ -41,8 +44,8 @@ def data_check(
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
-    from silo_agent.data.errors import DataAbsentError, DataError
-    from silo_agent.data.reader import check_records
+    from silo_agent.data.errors import DataAbsentError, DataError, Faults
+    from silo_agent.data.reader import look_at_records
     from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
     from silo_agent.oversight.approval import policy_of_agent
@@ -55,7 +58,7 @@ def data_check(
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
         withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-        found = check_records(path, study.data, limit, identified_by, written=written, withdrawn=withdrawn)
+        found = look_at_records(path, study.data, Faults(limit), identified_by, written=written, withdrawn=withdrawn)
     except DataAbsentError as error:
         msg = f"{study.name} would wait for its data: {error}"
         raise StateError(msg) from None
@@ -67,7 +70,7 @@ def data_check(
         raise StateError(msg) from None
     shown = str(path) if isinstance(path, Path) else path.name
     if as_json:
-        document = {"study": study.digest, "file": shown, **asdict(found)}
+        document = {"study": study.digest, "file": shown, **_document(found)}
         typer.echo(json.dumps(document, indent=1))
     else:
         for fault in found.faults:
@@ -120,3 +123,9 @@ def data_withdraw(
     typer.echo(f"withdrawn{before}; {removed} rows are removed from what studies keep, and no later reading has any")
     if not removed:
         typer.echo(f"if studies are running, check the cells: {columns}, as they stand in the data")
+
+
+def _document(looked: Looked) -> dict[str, object]:
+    """What a check found, as JSON has it."""
+    faults = [asdict(fault) for fault in looked.faults]
+    return {"faults": faults, "total": looked.total, "kept": looked.kept, "left_out": looked.left_out}

@@ -5,7 +5,7 @@ vocabulary of the silo's data enters (docs/design/noise.md, "Public constants": 
 depend on every other). A domain or class without records is normal.
 
 For people inside the hospital, a record with a value outside the schema is a fault with its place (`read_records`,
-`check_records`). For training, whose results others see, such a record is left out without a word
+`look_at_records`). For training, whose results others see, such a record is left out without a word
 (`read_fitting_records`). The callers must show faults to nobody outside.
 """
 
@@ -32,7 +32,7 @@ from policies.documents.study import (
     NumericFeature,
 )
 from silo_agent.data.cells import Absence, Cell, CodeTable, Spelling, identifier, number, shown, text
-from silo_agent.data.errors import DataError, Fault, Faults, Reason, Reasons, Unfit
+from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
@@ -102,20 +102,56 @@ class Reading:
             raise DataError(self.faults.first(), self.faults.total)
 
 
-@dataclass(frozen=True)
-class Check:
-    """What reading for training would leave out. Private: faults quote cells, and the numbers count patients' records.
+@dataclass(frozen=True, repr=False)
+class Looked:
+    """A file as people inside the hospital may look at it: all rows, and which of them fit, `fits` (n,).
 
-    `faults` has the first faults by row, and `total` counts all of them. `kept` and `left_out` count records.
+    Private: faults quote cells, and the numbers count patients' records. `records` are those that fit, in the same
+    order. `cells` gives a column's cells as studies spell them. `found` has what did not fit.
     """
 
-    faults: tuple[Fault, ...]
-    total: int
-    kept: int
-    left_out: int
+    table: Table
+    fits: NDArray[np.bool_]
+    records: Records
+    cells: Callable[[str], list[Cell]]
+    found: Faults
+
+    @property
+    def kept(self) -> int:
+        """How many records fit."""
+        return len(self.records)
+
+    @property
+    def left_out(self) -> int:
+        """How many records do not."""
+        return self.table.broken + len(self.table.rows) - len(self.records)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The first faults by row; `total` counts all of them."""
+        return self.found.first()
+
+    @property
+    def total(self) -> int:
+        """How many faults there are; a record can have several."""
+        return self.found.total
+
+    def texts(self, column: str) -> tuple[str, ...]:
+        """For each record that fits, what stands in a column of its file."""
+        return tuple(text(cell) for cell, fits in zip(self.table.columns[column], self.fits, strict=True) if fits)
+
+    def require_whole(self) -> None:
+        """Raise `DataError` if anything did not fit."""
+        if self.total:
+            raise DataError(self.faults, self.total)
+
+    def require_some(self) -> None:
+        """Raise `DataError` if there are records, and none of them fits."""
+        if self.left_out and not self.kept:
+            raise DataError(self.faults, self.total)
 
     def __repr__(self) -> str:
-        return "Check(<private>)"
+        return "Looked(<private>)"
 
 
 def read_records(
@@ -129,11 +165,9 @@ def read_records(
     normal result. Raises `DataError`, which lists file, row (1-based line of the file), column, what was found and what
     was expected.
     """
-    schema = schema if written is None else written.schema(schema)
-    reading = _reading(path, schema, identified_by, Faults(), written)
-    records = _fitting(reading, folder_of(path), schema)
-    reading.finish()
-    return records
+    looked = look_at_records(path, schema, Faults(), identified_by, written=written)
+    looked.require_whole()
+    return looked.records
 
 
 def read_fitting_records(
@@ -175,85 +209,29 @@ def fitting_records(
     return _fitting(_reading_of(table, Faults(), written), folder, schema, room)
 
 
-def check_records(
-    path: Source,
-    schema: DataSchema,
-    listed: int,
-    identified_by: Sequence[str] = (),
-    *,
-    written: Written | None = None,
-    withdrawn: Collection[str] = (),
-) -> Check:
-    """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
-    return read_checked_records(path, schema, listed, identified_by, written=written, withdrawn=withdrawn)[1]
-
-
-def read_checked_records(
-    path: Source,
-    schema: DataSchema,
-    listed: int,
-    identified_by: Sequence[str] = (),
-    *,
-    written: Written | None = None,
-    withdrawn: Collection[str] = (),
-) -> tuple[Records, Check]:
-    """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital.
-
-    Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read or counted.
-    """
-    schema = schema if written is None else written.schema(schema)
-    faults = Faults(listed)
-    reading = _reading(path, schema, identified_by, faults, written, withdrawn=withdrawn)
-    records = _fitting(reading, folder_of(path), schema)
-    left_out = reading.table.broken + len(reading.table.rows) - len(records)
-    return records, Check(faults.first(), faults.total, len(records), left_out)
-
-
-@dataclass(frozen=True, repr=False)
-class Looked:
-    """A file as people inside the hospital may look at it: all rows, and which of them fit, `fits` (n,).
-
-    `records` are those that fit, in the same order. `cells` gives a column's cells as studies spell them.
-    """
-
-    table: Table
-    fits: NDArray[np.bool_]
-    records: Records
-    cells: Callable[[str], list[Cell]]
-
-    def __repr__(self) -> str:
-        return "Looked(<private>)"
-
-
 def look_at_records(
     path: Source,
     schema: DataSchema,
     faults: Faults,
     identified_by: Sequence[str] = (),
     *,
-    written: Written,
+    written: Written | None = None,
     withdrawn: Collection[str] = (),
+    more: Sequence[str] = (),
 ) -> Looked:
-    """Read as for training, and keep what did not fit beside it; `faults` gets why. Raises `DataError`."""
-    schema = written.schema(schema)
-    reading = _reading(path, schema, identified_by, faults, written, withdrawn=withdrawn)
-    records = _fitting(reading, folder_of(path), schema)
-    return Looked(reading.table, reading.fits, records, reading.spelt)
+    """Read as for training, and keep what did not fit beside it; only for people inside the hospital.
 
-
-def _reading(
-    path: Source,
-    schema: DataSchema,
-    identified_by: Sequence[str],
-    faults: Faults,
-    written: Written | None,
-    *,
-    withdrawn: Collection[str] = (),
-) -> Reading:
-    table = read_table(path, schema, faults, identified_by=_identifying(schema, identified_by))
+    `faults` gets why. Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read or counted.
+    `more`: columns that the study need not name. Raises `DataError` as `read_fitting_records` does.
+    """
+    schema = schema if written is None else written.schema(schema)
+    needed = (*needed_columns(schema), *more)
+    table = read_table(path, schema, faults, needed, identified_by=_identifying(schema, identified_by))
     if schema.patient is not None or table.identities:
         table = table.without(withdrawn, schema.patient)
-    return _reading_of(table, faults, written)
+    reading = _reading_of(table, faults, written)
+    records = _fitting(reading, folder_of(path), schema)
+    return Looked(reading.table, reading.fits, records, reading.spelt, faults)
 
 
 def _identifying(schema: DataSchema, identified_by: Sequence[str]) -> Sequence[str]:
@@ -479,32 +457,3 @@ def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
         return name
 
     return parse
-
-
-@dataclass(frozen=True, repr=False)
-class Sorted:
-    """Fitting records, for each the text of one more column of its file, how many were left out, and why.
-
-    A record can have several of the reasons.
-    """
-
-    records: Records
-    texts: tuple[str, ...]
-    left_out: int
-    reasons: tuple[Reason, ...]
-
-
-def read_sorted_records(path: Path, schema: DataSchema, column: str | None) -> Sorted:
-    """Read a file of public records for training, with the text of a column that the study need not name.
-
-    For simulations, which make silos of the column's values; without a column the texts are empty. An agent never calls
-    it: how many records were left out, and why, is not for anybody outside. Raises `DataError` as
-    `read_fitting_records` does.
-    """
-    faults, more = Reasons(), () if column is None else (column,)
-    reading = Reading(read_table(path, schema, faults, (*needed_columns(schema), *more)), faults, {})
-    records = _fitting(reading, folder_of(path), schema)
-    rows = reading.table.rows
-    cells = [""] * len(rows) if column is None else reading.table.columns[column]
-    texts = tuple(text(cell) for cell, fits in zip(cells, reading.fits, strict=True) if fits)
-    return Sorted(records, texts, reading.table.broken + len(rows) - len(records), faults.counted())

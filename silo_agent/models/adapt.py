@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from policies.documents.recipes import Part
-from silo_agent.data.errors import LISTED, DataError
-from silo_agent.data.reader import read_checked_records
+from silo_agent.data.errors import LISTED, Faults
+from silo_agent.data.reader import look_at_records
 from silo_agent.data.records import NOBODY
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.errors import AdaptError, ModelFileError
@@ -72,11 +72,16 @@ def adapt(
     study = shared.study
     part = adapting.part_of(study, part)
     file, _ = file_of(study, data, cohorts)
-    records, check = read_checked_records(
-        file, study.data, LISTED, cohorts.division.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
+    looked = look_at_records(
+        file,
+        study.data,
+        Faults(LISTED),
+        cohorts.division.identified_by,
+        written=cohorts.written,
+        withdrawn=cohorts.withdrawn,
     )
-    if check.left_out and not check.kept:
-        raise DataError(check.faults, check.total)
+    looked.require_some()
+    records = looked.records
     if NOBODY in records.identities:
         msg = (
             f"the records of {file.name} do not say whose they are, so nobody can be held out; name the columns that do"
@@ -90,7 +95,7 @@ def adapt(
     return Adaptation(
         adapted=adapted,
         file=file.name,
-        skipped=check.left_out,
-        faults=tuple(map(str, check.faults)),
+        skipped=looked.left_out,
+        faults=tuple(map(str, looked.faults)),
         held_out=paired(said[0], said[1], held_out.labels, held_out.patients, shared.family),
     )

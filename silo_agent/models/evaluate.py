@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from policies.documents.study import Study
-from silo_agent.data.errors import DataError
+from silo_agent.data.errors import Faults
 from silo_agent.data.outcome import half_range
-from silo_agent.data.reader import read_checked_records
+from silo_agent.data.reader import look_at_records
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.sources.data_set import Division
 from silo_agent.data.table import Source, Written
@@ -134,11 +134,11 @@ def evaluate(
     # A file of other people need not have the columns that identify records here.
     identified_by = cohorts.division.identified_by if own or held_out else ()
     written = None if in_study_form else cohorts.written
-    records, check = read_checked_records(
-        file, study.data, _LISTED, identified_by, written=written, withdrawn=cohorts.withdrawn
+    looked = look_at_records(
+        file, study.data, Faults(_LISTED), identified_by, written=written, withdrawn=cohorts.withdrawn
     )
-    if check.left_out and not check.kept:
-        raise DataError(check.faults, check.total)
+    looked.require_some()
+    records = looked.records
     patients, untouched = None, None
     if NOBODY not in records.identities:
         training, evaluation = cohorts.division.split(records)
@@ -160,8 +160,8 @@ def evaluate(
         file=file.name,
         scored="held out" if held_out else "all",
         patients=patients,
-        skipped=check.left_out,
-        faults=tuple(map(str, check.faults)),
+        skipped=looked.left_out,
+        faults=tuple(map(str, looked.faults)),
         domains=study.data.domains,
         shared=shared,
         personal=personal,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies.documents.study import Study
-from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_checked_records
+from silo_agent.data.errors import Faults
+from silo_agent.data.reader import look_at_records
 from silo_agent.data.records import Records
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.encoder import features
@@ -70,11 +70,16 @@ def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: 
         msg = "a fairness report is about classes, and data.label of this study is a number"
         raise NoReportError(msg)
     file, _ = file_of(study, None, cohorts)
-    records, check = read_checked_records(
-        file, study.data, 3, cohorts.division.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
+    looked = look_at_records(
+        file,
+        study.data,
+        Faults(3),
+        cohorts.division.identified_by,
+        written=cohorts.written,
+        withdrawn=cohorts.withdrawn,
     )
-    if check.left_out and not check.kept:
-        raise DataError(check.faults, check.total)
+    looked.require_some()
+    records = looked.records
     held_out = cohorts.division.split(records)[1]
     own = StudyFolder(folder).personal
     personal = PersonalModel.load(own) if personal_kept and own.exists() else None

@@ -15,7 +15,8 @@ from policies.documents.document import parse_document
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
 from silo_agent.cli.policy import refused
-from silo_agent.data.reader import check_records
+from silo_agent.data.errors import Faults
+from silo_agent.data.reader import look_at_records
 from silo_agent.data.table import Written
 from support.studies import tiny_document, tiny_study
 
@@ -38,7 +39,7 @@ def test_the_studies_of_the_demo_are_taken_and_their_made_up_records_fit(file, t
     assert held.data_set.public
     assert refused(held, dry, dry.silos[0]) is None
     path = write_records(tmp_path / "north.csv", dry.data)
-    found = check_records(path, dry.data, 20, held.data_set.identified_by, written=Written.of(held))
+    found = look_at_records(path, dry.data, Faults(20), held.data_set.identified_by, written=Written.of(held))
     assert found.kept >= module.RECORDS // 2, found.faults
 
 
@@ -63,7 +64,7 @@ def test_records_are_written_as_the_study_expects(tmp_path):
     path = write_records(tmp_path / "a.csv", study.data)
     assert path.read_text().splitlines()[0].count(";") == 5
     written = Written(";", tuple(columns))
-    assert check_records(path, study.data, 20, (), written=written).kept == module.RECORDS
+    assert look_at_records(path, study.data, Faults(20), (), written=written).kept == module.RECORDS
 
 
 def test_a_study_with_images_gets_no_record(tmp_path):

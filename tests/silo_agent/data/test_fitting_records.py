@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policies.documents.study import CategoryFeature, DomainColumn, Image, NumericFeature
-from silo_agent.data.errors import DataError
-from silo_agent.data.reader import check_records, read_fitting_records, read_records
+from silo_agent.data.errors import DataError, Faults
+from silo_agent.data.reader import look_at_records, read_fitting_records, read_records
 from support.images import write_png
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 
@@ -76,7 +76,9 @@ def test_a_file_without_any_fitting_record_is_an_empty_one(write):
     same(read_fitting_records(write(*FOUL), make_schema()), read_records(write(), make_schema()))
 
 
-@pytest.mark.parametrize("reader", [read_records, read_fitting_records, lambda *given: check_records(*given, 5)])
+@pytest.mark.parametrize(
+    "reader", [read_records, read_fitting_records, lambda *given: look_at_records(*given, Faults(5))]
+)
 def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, reader):
     for path, why in (
         (tmp_path / "absent.csv", "no file"),
@@ -138,19 +140,19 @@ def test_parquet_cells_that_are_no_values_take_their_own_record_with_them(tmp_pa
     assert [(one.row, one.column) for one in caught.value.faults] == [(2, "id"), (4, "age")]
     columns = ("id", "unused")
     assert len(read_fitting_records(path, make_schema(patient=None), columns)) == 1
-    check = check_records(path, make_schema(patient=None), 5, columns)
+    check = look_at_records(path, make_schema(patient=None), Faults(5), columns)
     assert [(one.row, one.column) for one in check.faults] == [(2, "id"), (3, "unused"), (4, "age")]
     assert (check.total, check.kept, check.left_out) == (3, 1, 3)
 
 
 def test_a_check_lists_the_first_faults_by_row_and_counts_faults_and_records(write):
     rows = [GOOD, *(f"p{i},101,10,x,yes,A,2" for i in range(30)), "p,50", *FIT]
-    check = check_records(write(*rows), make_schema(), 7)
+    check = look_at_records(write(*rows), make_schema(), Faults(7))
     columns = ["died", "age", "sex", "died", "age", "sex", "died"]
     assert [(one.row, one.column) for one in check.faults] == list(zip([3, 3, 3, 4, 4, 4, 5], columns, strict=True))
     assert (check.total, check.kept, check.left_out) == (91, 6, 31)
-    assert repr(check) == "Check(<private>)"
-    clean = check_records(write(*FIT), make_schema(), 7)
+    assert repr(check) == "Looked(<private>)"
+    clean = look_at_records(write(*FIT), make_schema(), Faults(7))
     assert (clean.faults, clean.total, clean.kept, clean.left_out) == ((), 0, 5, 0)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
-from silo_agent.data.errors import DataError, Faults
-from silo_agent.data.reader import Reading, empty_records, read_fitting_records, read_records, read_sorted_records
+from silo_agent.data.errors import DataError, Faults, Reasons
+from silo_agent.data.reader import Reading, empty_records, look_at_records, read_fitting_records, read_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Table, Written
 from support.images import study_document, write_png, write_sites
@@ -471,20 +471,20 @@ def test_records_come_with_the_text_of_another_column_and_misfits_are_counted(re
     path = tmp_path / "wards.csv"
     misfit = GOOD.replace("50", "old")
     path.write_text(f"{HEADER},ward\n{GOOD},II\n{misfit},I\n{GOOD}, I \n{GOOD}\n")
-    found = read_sorted_records(path, make_schema(), "ward")
-    assert found.texts == ("II", "I")
+    reasons = Reasons()
+    found = look_at_records(path, make_schema(), reasons, more=("ward",))
+    assert found.texts("ward") == ("II", "I")
     assert len(found.records) == 2
     assert found.left_out == 2
-    assert [(reason.column, reason.records, reason.row, reason.found) for reason in found.reasons] == [
+    assert [(reason.column, reason.records, reason.row, reason.found) for reason in reasons.counted()] == [
         ("", 1, 5, "7 cells"),
         ("age", 1, 3, "'old'"),
         ("age", 1, 3, "'old'"),
     ]
-    assert len({reason.expected for reason in found.reasons}) == 3
-    assert "old" not in repr(found.reasons)
-    assert read_sorted_records(path, make_schema(), None).texts == ("", "")
+    assert len({reason.expected for reason in reasons.counted()}) == 3
+    assert "old" not in repr(reasons.counted()) + repr(found)
     with pytest.raises(DataError, match="'bed'"):
-        read_sorted_records(path, make_schema(), "bed")
+        look_at_records(path, make_schema(), Reasons(), more=("bed",))
 
 
 # --- how the hospital writes its file ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from policies.documents.policy import Policy
 from silo_agent.config import SqlSource
 from silo_agent.data import table as table_module
 from silo_agent.data.errors import DataError, Faults
-from silo_agent.data.reader import check_records, read_records
+from silo_agent.data.reader import look_at_records, read_records
 from silo_agent.data.table import Table, Written, needed_columns, read_table
 from support.small_cohort import policy_document
 from support.studies import tiny_study
@@ -39,7 +39,7 @@ def test_a_folder_of_csv_and_parquet_is_one_table_in_the_order_of_names(tmp_path
 def test_a_fault_in_a_folder_is_told_with_its_own_file(tmp_path):
     write(tmp_path / "a.csv", "p1,a,60,4,0")
     write(tmp_path / "b.csv", "p2,a,sixty,4,0", "p3,a,61,4,1")
-    check = check_records(tmp_path, SCHEMA, 5)
+    check = look_at_records(tmp_path, SCHEMA, Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
     assert [(fault.file, fault.row, fault.column) for fault in check.faults] == [("b.csv", 2, "age")]
 

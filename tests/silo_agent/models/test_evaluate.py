@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from silo_agent.config import SqlSource
-from silo_agent.data.errors import DataError
-from silo_agent.data.reader import check_records, read_records
+from silo_agent.data.errors import DataError, Faults
+from silo_agent.data.reader import look_at_records, read_records
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.table import Written
 from silo_agent.learning.errors import ModelFileError
@@ -166,7 +166,7 @@ def test_who_has_withdrawn_is_scored_by_nobody(folder, study):
     assert (sum(one.records for one in found.shared), found.skipped) == (400 - 7, 0)
     # A file whose records do not say whose they are has nobody to leave out.
     by_record = study.data.model_copy(update={"patient": None})
-    assert check_records(folder / "own.csv", by_record, 1, withdrawn=gone).kept == 400
+    assert look_at_records(folder / "own.csv", by_record, Faults(1), withdrawn=gone).kept == 400
 
 
 def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, study):

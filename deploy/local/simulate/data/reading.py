@@ -18,12 +18,26 @@ from deploy.local.folders import SUFFIXES
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import rows_of
 from policies.documents.study import DataSchema
-from silo_agent.data.errors import Reason
-from silo_agent.data.reader import Sorted, read_sorted_records
+from silo_agent.data.errors import Reason, Reasons
+from silo_agent.data.reader import Looked, look_at_records
 from silo_agent.data.records import Records
 
 _LONGEST: Final = 63
 _UNNAMED: Final = "none"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Read:
+    """One file, and why records of it are left out."""
+
+    looked: Looked
+    reasons: Reasons
+
+    @classmethod
+    def of(cls, file: Path, schema: DataSchema, more: Sequence[str] = ()) -> Self:
+        """Read a file of public records, with columns that the study need not name. Raises `DataError`."""
+        reasons = Reasons()
+        return cls(look_at_records(file, schema, reasons, more=more), reasons)
 
 
 @dataclass(frozen=True)
@@ -34,14 +48,14 @@ class LeftOut:
     reasons: tuple[Reason, ...] = ()
 
     @classmethod
-    def of(cls, tables: Sequence[Sorted]) -> Self:
+    def of(cls, tables: Sequence[Read]) -> Self:
         """Those of several files; the first file that has a reason gives its example."""
         first: dict[tuple[str, str], Reason] = {}
-        for own in (reason for table in tables for reason in table.reasons):
+        for own in (reason for table in tables for reason in table.reasons.counted()):
             known = first.setdefault((own.column, own.expected), replace(own, records=0))
             first[own.column, own.expected] = replace(known, records=known.records + own.records)
         reasons = tuple(sorted(first.values(), key=lambda reason: -reason.records))
-        return cls(sum(table.left_out for table in tables), reasons)
+        return cls(sum(table.looked.left_out for table in tables), reasons)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -78,14 +92,16 @@ def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) 
     Raises `DataError` for a file of another form, `SimulationError` for two silos of one name.
     """
     if silos_by is None:
-        whole = {file: read_sorted_records(file, schema, None) for file in files}
+        whole = {file: Read.of(file, schema) for file in files}
         names = _names([file.stem for file in whole])
-        records = {name: own.records for name, own in zip(names, whole.values(), strict=True)}
+        records = {name: own.looked.records for name, own in zip(names, whole.values(), strict=True)}
         return Found(records, LeftOut.of(tuple(whole.values())))
-    table = read_sorted_records(files[0], schema, silos_by)
-    texts = np.array(table.texts, np.str_)
-    values = sorted(set(table.texts))
-    parted = {name: rows_of(table.records, texts == value) for name, value in zip(_names(values), values, strict=True)}
+    table = Read.of(files[0], schema, (silos_by,))
+    texts = np.array(table.looked.texts(silos_by), np.str_)
+    values = sorted(set(texts.tolist()))
+    parted = {
+        name: rows_of(table.looked.records, texts == value) for name, value in zip(_names(values), values, strict=True)
+    }
     return Found(parted, LeftOut.of([table]))
 
 
@@ -94,11 +110,11 @@ def read_test(file: Path, schema: DataSchema) -> tuple[Records, LeftOut]:
 
     Raises `DataError` for a file of another form, `SimulationError` if no record fits.
     """
-    table = read_sorted_records(file, schema, None)
-    if not len(table.records):
+    table = Read.of(file, schema)
+    if not table.looked.kept:
         msg = f"no record of {file} fits the study's schema, so no model can be measured on it; check file and schema"
         raise SimulationError(msg)
-    return table.records, LeftOut.of([table])
+    return table.looked.records, LeftOut.of([table])
 
 
 def _names(texts: Sequence[str]) -> list[str]:

@@ -20,8 +20,8 @@ import pytest
 
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import plain
-from silo_agent.data.errors import DataAbsentError, DataError
-from silo_agent.data.reader import check_records, read_records
+from silo_agent.data.errors import DataAbsentError, DataError, Faults
+from silo_agent.data.reader import look_at_records, read_records
 from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, _open_sqlite, columns, is_missing, rows
 from support.studies import tiny_study
 
@@ -46,7 +46,7 @@ def sqlite(path, statement="SELECT * FROM stay"):
 
 
 def test_a_statement_gives_records_and_faults_have_their_row(ward):
-    check = check_records(sqlite(ward), SCHEMA, 5)
+    check = look_at_records(sqlite(ward), SCHEMA, Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
     assert [(fault.file, fault.row, fault.column) for fault in check.faults] == [("database ward.sqlite3", 3, "age")]
     records = read_records(sqlite(ward, "SELECT * FROM stay WHERE age IS NOT NULL AND patient LIKE 'p%';"), SCHEMA)
@@ -123,7 +123,7 @@ def test_a_text_that_is_no_utf_8_leaves_out_its_own_row(ward):
     with closing(sqlite3.connect(ward)) as database:
         database.execute("INSERT INTO stay VALUES (CAST(x'ff' AS TEXT), 'a', 60, 4, 0)")
         database.commit()
-    check = check_records(sqlite(ward), SCHEMA, 5)
+    check = look_at_records(sqlite(ward), SCHEMA, Faults(5))
     assert (check.kept, check.left_out) == (2, 2)
 
 
@@ -381,7 +381,7 @@ def test_the_statement_for_omop_runs_on_synthetic_persons(cluster):
     found = rows(SqlSource(url=url, statement=statement + " ORDER BY 1", credentials=secret))
     assert [(row[0], row[1], row[2], row[4]) for row in found] == [(1, "a", 60, 0), (2, "b", 70, 1), (3, "b", 65, 0)]
     assert [None if row[3] is None else float(row[3]) for row in found] == [4.5, 7.0, None]
-    check = check_records(SqlSource(url=url, statement=statement, credentials=secret), SCHEMA, 5)
+    check = look_at_records(SqlSource(url=url, statement=statement, credentials=secret), SCHEMA, Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
 
 
@@ -662,7 +662,7 @@ def test_the_example_for_a_fhir_bulk_export_runs_on_synthetic_resources(tmp_path
         ("p2", "b", 70, 7, 1),
         ("p3", "b", 65, None, 0),
     ]
-    check = check_records(source, SCHEMA, 5)
+    check = look_at_records(source, SCHEMA, Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
 
 
