@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.processes import FederationError
+from silo_agent.data.table import SUFFIXES
 
 MARK: Final = ".made-by-fedward-demo"
-SUFFIXES: Final = (".csv", ".parquet")
-"""Suffixes of the data files that an agent reads."""
+"""Stands in a folder that a demo has made."""
 
 
 def empty(folder: Path) -> None:

@@ -6,7 +6,7 @@ terms train the personal model, which never leaves the silo. `policies.plan.term
 silo has the code of each term (`silo_agent.learning.terms`); a test there compares it with the entries and with the
 study's fields.
 
-A new term needs one entry here, its coefficient in `study`, and one file at the silo.
+A new term needs one entry here, its coefficient in `sections`, and one file at the silo, of the name of its entry.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from silo_agent.data.sources.sql import AwayError, SqlError
 
 Source = Path | SqlSource
 """A file, a folder of files with the same columns, or a statement."""
-_SUFFIXES = (".csv", ".parquet")
 _DECODED = (
     f"text in UTF-8 of at most {MAX_TEXT} characters, a number, or a time of the years 1 to 9999 in whole microseconds"
 )
@@ -175,7 +174,7 @@ def _read_file(
     path: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
 ) -> Table:
     try:
-        read = _read_parquet if path.suffix == ".parquet" else _read_csv
+        read = _FORMATS.get(path.suffix, _read_csv)
         return read(path, schema, faults, wanted, optional)
     except FileNotFoundError:
         raise _absence(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
@@ -188,11 +187,11 @@ def _read_folder(
 ) -> Table:
     """Read all files of a folder, by name, one after another. What is wrong with any of them is raised at once."""
     try:
-        found = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and not path.name.startswith("."))
+        found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and not path.name.startswith("."))
     except OSError as error:
         raise _refusal(folder.name, f"an unreadable folder ({type(error).__name__})", "a readable folder") from None
     if not found:
-        raise _absence(folder.name, "a folder without data", "files that end in .csv or .parquet")
+        raise _absence(folder.name, "a folder without data", f"files that end in {' or '.join(SUFFIXES)}")
     tables, wrong = [], list[Fault]()
     for path in found:
         try:
@@ -301,6 +300,12 @@ def _read_parquet(
     for row, name in sorted(bad.items()):
         faults.add(Fault(path.name, row + 1, name, "a value that cannot be decoded", _DECODED))
     return Table(path.name, columns, rows, broken=len(bad))
+
+
+_FORMATS: Final = {".csv": _read_csv, ".parquet": _read_parquet}
+"""How a file is read, by its suffix; one of any other is text in columns, as hospitals name such files as they like."""
+SUFFIXES: Final = tuple(_FORMATS)
+"""Of the files that are read of a folder."""
 
 
 def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:

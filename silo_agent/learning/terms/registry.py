@@ -1,5 +1,8 @@
 """Finds the code of the terms that a study asks for.
 
+A term's file has one of three functions: `losses` (a value for each record), `loss` (one for a batch and the weights),
+or `pull` (a step's, after its noise).
+
 Guarantees that a loss which feeds an upload has only terms that are declared per record. Any other term is refused by
 name, before a record is read.
 """
@@ -7,45 +10,29 @@ name, before a record is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 import torch
 
+from policies.documents.terms import TERMS
 from policies.plan.terms import Weighted
 from policies.refusals import Reason, Refused
-from silo_agent.learning.terms.losses import (
-    adversary,
-    cmi,
-    cosine,
-    cross_entropy,
-    ditto,
-    group_dro,
-    irm,
-    l2r,
-    l2r_plain,
-    mk_mmd,
-    mmd_d,
-    proximal,
-)
+from silo_agent.learning.terms import losses
 from silo_agent.learning.terms.term import ModelTerm, RecordTerm, Seen, StepTerm, WholeModel
 
-RECORD_TERMS: Final[Mapping[str, RecordTerm]] = {
-    "cross_entropy": cross_entropy.losses,
-    "l2r": l2r.losses,
-    "l2r_plain": l2r_plain.losses,
-    "cmi": cmi.losses,
-}
-MODEL_TERMS: Final[Mapping[str, ModelTerm]] = {
-    "ditto": ditto.loss,
-    "mk_mmd": mk_mmd.loss,
-    "cosine": cosine.loss,
-    "mmd_d": mmd_d.loss,
-    "irm": irm.loss,
-    "group_dro": group_dro.loss,
-    "adversary": adversary.loss,
-}
+_MODULES: Final = {term.name: import_module(f"{losses.__name__}.{term.name}") for term in TERMS}
+"""A term's code is the file of its name; the table of terms alone decides which there are."""
 
-STEP_TERMS: Final[Mapping[str, StepTerm]] = {"proximal": proximal.pull}
+
+def _having(function: str) -> dict[str, Any]:
+    """The functions of this name, by term."""
+    return {name: vars(module)[function] for name, module in _MODULES.items() if function in vars(module)}
+
+
+RECORD_TERMS: Final[Mapping[str, RecordTerm]] = _having("losses")
+MODEL_TERMS: Final[Mapping[str, ModelTerm]] = _having("loss")
+STEP_TERMS: Final[Mapping[str, StepTerm]] = _having("pull")
 
 
 def require_per_record(terms: Iterable[Weighted]) -> None:

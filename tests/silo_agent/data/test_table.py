@@ -102,7 +102,7 @@ def test_a_file_of_another_form_is_refused_by_one_sentence(tmp_path, monkeypatch
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(table_module, "_read_csv", fail)
+    monkeypatch.setitem(table_module._FORMATS, ".csv", fail)
     assert (refused(path).found, refused(path).expected) == ("an unreadable file (OSError)", "a readable file")
 
 

@@ -20,12 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from deploy.local.folders import SUFFIXES
 from deploy.local.simulate.data.likeness import Columns, alike, as_cell, columns_of
 from deploy.local.simulate.errors import SimulationError
 from silo_agent.config import AgentConfig, NamedData, SqlSource, named_data
 from silo_agent.data.sources import sql
 from silo_agent.data.sources.snapshot import unpack
+from silo_agent.data.table import SUFFIXES
 from silo_agent.errors import SiloError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import kept_rows

@@ -14,13 +14,13 @@ from typing import Final, Self
 
 import numpy as np
 
-from deploy.local.folders import SUFFIXES
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import rows_of
 from policies.documents.study import DataSchema
 from silo_agent.data.errors import Reason, Reasons
 from silo_agent.data.reader import Looked, look_at_records
 from silo_agent.data.records import Records
+from silo_agent.data.table import SUFFIXES
 
 _LONGEST: Final = 63
 _UNNAMED: Final = "none"
