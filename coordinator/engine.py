@@ -35,7 +35,7 @@ from coordinator.core.events import (
     Uploaded,
 )
 from coordinator.core.round import OutOfTurnError
-from coordinator.core.state import OVER, Limits, Phase, Round
+from coordinator.core.state import OVER, Phase, PhaseLimits, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import (
     brief,
@@ -105,7 +105,7 @@ def script_of(study: Study) -> Script:
         colluders=study.privacy.colluders,
         recovers=study.privacy.mode != "distributed",
         tensors=tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan(study).rounds),
-        limits=Limits(deadlines.offer, deadlines.keys, deadlines.train, deadlines.open, deadlines.solve),
+        limits=PhaseLimits(deadlines.offer, deadlines.keys, deadlines.train, deadlines.open, deadlines.solve),
         max_attempts=study.max_attempts,
     )
 

@@ -35,7 +35,7 @@ from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal, Times
-from crypto.pki.standing import Standing
+from crypto.pki.standing import CertificateStanding
 from crypto.pki.tls import server_credentials
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
@@ -180,7 +180,7 @@ class Revoked:
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
-        self._standing: Standing | None = None
+        self._standing: CertificateStanding | None = None
         self._known: dict[bytes, bool] = {}
 
     def __call__(self, certificate_pem: bytes) -> bool:

@@ -27,7 +27,7 @@ from bench.processes import budget_figures
 from bench.table import Figure, judge
 from deploy.demo import cohort
 from deploy.demo.baselines import NETWORK, fedavg
-from deploy.demo.run import Demo, Request
+from deploy.demo.run import Demo, DemoRequest
 from deploy.demo.sources import load_source
 from deploy.local.logistic import design, logistic
 from deploy.local.simulate.alone import alone
@@ -154,7 +154,7 @@ def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Figure]:
 
 def of_processes(seed: int, simulated: Floats) -> list[Figure]:
     """One seed as the demo runs it: its figures beside the simulated ones, the silos' ledgers, and the time."""
-    run = Demo(Request(STUDY, None, OUT / f"exam-{seed}", seed), Console()).result()
+    run = Demo(DemoRequest(STUDY, None, OUT / f"exam-{seed}", seed), Console()).result()
     own = run.methods[0]
     return [
         Figure(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.accuracy import flamby
-from deploy.demo.sources import Source
+from deploy.demo.sources import DemoSource
 from deploy.local.logistic import logistic
 from deploy.local.silo_policies import DATA_SET, silo_policy
 from deploy.local.simulate import silos as simulate
@@ -53,12 +53,12 @@ def data_set(silo: str, name: str) -> str:
     return f"{silo}-{name}"
 
 
-def policy_text(source: Source, name: str) -> str:
+def policy_text(source: DemoSource, name: str) -> str:
     """The study's policy with its data sets named after the split."""
     return source.policy.replace(DATA_SET, data_set(DATA_SET, name))
 
 
-def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohorts:
+def draw_cohorts(source: DemoSource, files: Mapping[str, Path], name: str) -> Cohorts:
     """Split as agents with these policies do."""
     training, held_out, centres, complete_training, complete_held_out = {}, {}, {}, {}, {}
     for silo, file in files.items():

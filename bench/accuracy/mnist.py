@@ -29,7 +29,7 @@ from bench.idx import Digits
 from bench.places import MNIST, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
 from bench.table import Figure, judge
-from deploy.demo.sources import Source, load_source
+from deploy.demo.sources import DemoSource, load_source
 from deploy.local.folders import empty
 from deploy.local.simulate.many import simulate_seeds
 from deploy.local.simulate.outcome import Outcome, epsilons, measure
@@ -113,7 +113,7 @@ def of_strangers(models: Sequence[SharedModel], digits: Records, start: str = ""
     return Figure(f"{start}test digits right at {UNSEEN} degrees, never seen", "shown", _range(right), met=True)
 
 
-def changed(source: Source, changes: Mapping[str, Mapping[str, float]], path: Path) -> Source:
+def changed(source: DemoSource, changes: Mapping[str, Mapping[str, float]], path: Path) -> DemoSource:
     """The source with other values in its study, which is written to `path`."""
     document = source.study.model_dump(mode="json")
     for section, fields in changes.items():
@@ -127,13 +127,13 @@ def first(digits: Digits, count: int) -> Digits:
     return digits if not count else (digits[0][:count], digits[1][:count])
 
 
-def run_agents(source: Source, sites: Mapping[str, Path], out: Path) -> Ran:
+def run_agents(source: DemoSource, sites: Mapping[str, Path], out: Path) -> Ran:
     """Run the study with an agent for each site. Raises `FederationError`."""
     return federated(source.study_file, sites, source.policy, out / "federation", limit=SECONDS)
 
 
 def of_processes(
-    source: Source, cohorts: Cohorts, ran: Ran, strangers: Records, *, judged: bool = True
+    source: DemoSource, cohorts: Cohorts, ran: Ran, strangers: Records, *, judged: bool = True
 ) -> list[Figure]:
     """The same of the run through processes, with what the silos' ledgers say."""
     (test,) = cohorts.measured
@@ -201,7 +201,7 @@ def write_digits(
     return file
 
 
-def read_cohorts(source: Source, sites: Mapping[str, Path], test: Path) -> Cohorts:
+def read_cohorts(source: DemoSource, sites: Mapping[str, Path], test: Path) -> Cohorts:
     """The sites' files as their agents read and split them, and the test digits at all angles."""
     schema = source.study.data
     silos = {}

@@ -27,7 +27,7 @@ from bench.accuracy.hospitals import Array, Cohorts
 from bench.places import DEMO, HEART_DISEASE, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
 from bench.table import Figure, judge
-from deploy.demo.sources import Source, load_source
+from deploy.demo.sources import DemoSource, load_source
 from deploy.local.parties import FederationPaths
 from deploy.local.simulate.many import simulate_seeds
 from deploy.local.simulate.silos import Cohorts as Simulated
@@ -121,7 +121,7 @@ def main() -> int:
     return judge("recipes", figures, {"split": SPLIT, "draws": DRAWS})
 
 
-def of_recipe(recipe: Recipe, source: Source, files: Mapping[str, Path], workers: int) -> list[Figure]:
+def of_recipe(recipe: Recipe, source: DemoSource, files: Mapping[str, Path], workers: int) -> list[Figure]:
     """Simulate a recipe's study, run it with agents, and compare."""
     source = replace(source, study=study_of(recipe, source))
     study, cohorts = source.study, hospitals.draw_cohorts(source, files, SPLIT)
@@ -132,7 +132,7 @@ def of_recipe(recipe: Recipe, source: Source, files: Mapping[str, Path], workers
     return or_failure(name, lambda: through_agents(name, source, files, cohorts, simulated))
 
 
-def study_of(recipe: Recipe, source: Source) -> Study:
+def study_of(recipe: Recipe, source: DemoSource) -> Study:
     """The demo's study with a recipe, its noise scaled so that all of it costs `EPSILON`."""
     document = source.study.model_dump(mode="json", exclude_defaults=True) | {"recipe": recipe.name}
     for changes in (AVERAGED if recipe.averaged else {}, recipe.changes):
@@ -156,7 +156,7 @@ def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def through_agents(
-    name: str, source: Source, files: Mapping[str, Path], cohorts: Cohorts, simulated: Array
+    name: str, source: DemoSource, files: Mapping[str, Path], cohorts: Cohorts, simulated: Array
 ) -> list[Figure]:
     """The study with a coordinator and four agents. Raises `FederationError`."""
     study = source.study
@@ -202,7 +202,7 @@ def area(said: Mapping[str, Array], cohorts: Cohorts) -> float:
     return float(roc_auc_score(np.concatenate([cohorts.held_out[s].labels for s in said]), np.concatenate(risks)))
 
 
-def policy_text(source: Source) -> str:
+def policy_text(source: DemoSource) -> str:
     """The demo's policy for every hospital, which lets encoders be trained with all of the budget."""
     policy = yaml.safe_load(hospitals.policy_text(source, SPLIT))
     policy["split"]["encoder"] = 1.0

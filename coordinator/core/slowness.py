@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordinator.core.state import Limits, Phase, Round
+from coordinator.core.state import Phase, PhaseLimits, Round
 
 LOST: Final = 2
 """So many attempts may end at one silo's silence before the others go on without it."""
@@ -70,7 +70,7 @@ class Slowness:
         return replace(self, taken=tuple(held[name] for name in sorted(held)))
 
 
-def budget(limits: Limits, tensors: Sequence[int]) -> float:
+def budget(limits: PhaseLimits, tensors: Sequence[int]) -> float:
     """Return the seconds of each silo: as long as the study's longest round may last. `tensors`: sums of each round."""
     before = limits.offer + 4 * limits.keys + 2 * limits.open
     each = 2 * limits.train + 3 * limits.open + 2 * limits.solve

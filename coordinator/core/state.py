@@ -81,7 +81,7 @@ because the roster's keys, and the shares of them, are made for the whole roster
 
 
 @dataclass(frozen=True)
-class Limits:
+class PhaseLimits:
     """Seconds each kind of phase may last."""
 
     offer: float
@@ -225,7 +225,7 @@ class Round:
     colluders: int
     recovers: bool
     """Whether the round goes on without a silo that is lost after the exchange."""
-    limits: Limits
+    limits: PhaseLimits
     keyed: tuple[Member, ...] = ()
     """The roster that has its keys already. Any other roster must greet and deal."""
     expected: str = ""

@@ -25,7 +25,7 @@ from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, S
 from coordinator.core.missed import Missed
 from coordinator.core.round import open_round, step
 from coordinator.core.slowness import Slowness
-from coordinator.core.state import Limits, Phase, Round
+from coordinator.core.state import Phase, PhaseLimits, Round
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
@@ -76,7 +76,7 @@ class Script:
     """Whether a round goes on without a silo that is lost during it."""
     tensors: tuple[tuple[Tensor, ...], ...]
     """The tensors of each round from 0 to R+1."""
-    limits: Limits
+    limits: PhaseLimits
     max_attempts: int
 
 

@@ -43,11 +43,11 @@ from crypto.pki.reading import (
     to_pem,
 )
 from crypto.pki.revocation import RevocationLists
-from crypto.pki.standing import LISTS_FILE, Stamp, Standing, StandingFiles, stamp
+from crypto.pki.standing import LISTS_FILE, CertificateStanding, Stamp, StandingFiles, stamp
 
 Lists = Callable[[], RevocationLists]
 """Gives the revocation lists that are in force when it is called."""
-Source = Callable[[], Standing]
+Source = Callable[[], CertificateStanding]
 """Gives authorities and lists as they stand when it is called."""
 
 
@@ -149,7 +149,7 @@ class Trust:
         """
         if isinstance(authorities, bytes):
             bundle = Bundle.read(authorities)
-            self._source: Source = lambda: Standing(bundle, None if lists is None else lists())
+            self._source: Source = lambda: CertificateStanding(bundle, None if lists is None else lists())
         else:
             self._source = authorities
         self._began = began

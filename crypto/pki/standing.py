@@ -26,7 +26,7 @@ Stamp = tuple[int, int, int, int] | None
 
 
 @dataclass(frozen=True)
-class Standing:
+class CertificateStanding:
     """The authorities and their lists at one moment."""
 
     bundle: Bundle
@@ -50,7 +50,7 @@ class StandingFiles:
         self._stamps = self._look()
         self._standing = self._read()
 
-    def __call__(self) -> Standing:
+    def __call__(self) -> CertificateStanding:
         """Return what stands now."""
         with self._guard:
             stamps = self._look()
@@ -66,13 +66,15 @@ class StandingFiles:
     def _look(self) -> tuple[Stamp, Stamp]:
         return stamp(self._authority), stamp(self._lists)
 
-    def _read(self) -> Standing:
+    def _read(self) -> CertificateStanding:
         before = getattr(self, "_standing", None)
         bundle = _named(self._authority, Bundle.read)
         if self._stamps[1] is None and not self._needs_lists and (before is None or before.lists is None):
-            return Standing(bundle)
+            return CertificateStanding(bundle)
         lists = _named(self._lists, lambda pem: RevocationLists.read(pem, bundle))
-        return Standing(bundle, lists if before is None or before.lists is None else lists.merged(before.lists))
+        return CertificateStanding(
+            bundle, lists if before is None or before.lists is None else lists.merged(before.lists)
+        )
 
 
 def stamp(path: Path) -> Stamp:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from coordinator.errors import OperatorError
-from deploy.demo.run import Demo, Request
+from deploy.demo.run import Demo, DemoRequest
 from deploy.local.processes import FederationError
 from policies.documents.document import DocumentError
 
@@ -24,7 +24,7 @@ def main(
     """Run a whole private study on this machine."""
     console = Console()
     try:
-        Demo(Request(study, data, out, seed), console).result()
+        Demo(DemoRequest(study, data, out, seed), console).result()
     except (FederationError, OperatorError, DocumentError) as error:
         console.print(f"[red]the demo failed:[/red] {error}")
         sys.exit(1)

@@ -54,7 +54,7 @@ _VISIT_NOISE: Final = 0.16
 
 
 @dataclass(frozen=True)
-class Column:
+class MadeUpColumn:
     """One record feature: centre and spread in its unit (of its logarithm with `log`), public range, resolution."""
 
     name: str
@@ -73,27 +73,27 @@ class Column:
 
 
 MEASUREMENTS: Final = (
-    Column("age_years", 61, 15, 20, 100, 0),
-    Column("temperature_c", 37.5, 0.8, 35.5, 40.0, 1),
-    Column("heart_rate_bpm", 90, 17, 45, 140, 0),
-    Column("respiratory_rate_per_min", 22, 5, 8, 36, 0),
-    Column("systolic_mmhg", 128, 19, 75, 180, 0),
-    Column("diastolic_mmhg", 74, 11, 45, 105, 0),
-    Column("spo2_percent", 92, 4, 80, 100, 0),
-    Column("d_dimer_ng_ml", 850, 0.9, 80, 9000, 0, log=True),
-    Column("ldh_u_l", 330, 0.42, 110, 1000, 0, log=True),
-    Column("procalcitonin_ng_ml", 0.25, 1.2, 0.02, 5, 2, log=True),
-    Column("crp_mg_l", 60, 0.9, 6, 500, 0, log=True),
-    Column("creatinine_mg_dl", 1.0, 0.4, 0.3, 3, 1, log=True),
-    Column("glucose_mg_dl", 135, 0.36, 55, 340, 0, log=True),
-    Column("ast_u_l", 42, 0.6, 8, 200, 0, log=True),
-    Column("troponin_ng_l", 14, 1.1, 1, 220, 0, log=True),
-    Column("ferritin_ng_ml", 500, 0.9, 50, 5000, 0, log=True),
-    Column("wbc_10e9_l", 7.5, 0.4, 2.5, 22, 1, log=True),
-    Column("lymphocytes_10e9_l", 1.0, 0.48, 0.3, 3.5, 1, log=True),
-    Column("neutrophils_10e9_l", 5.5, 0.48, 1.5, 20, 1, log=True),
-    Column("egfr_ml_min", 75, 22, 15, 135, 0),
-    Column("lactate_mmol_l", 1.6, 0.42, 0.5, 5, 1, log=True),
+    MadeUpColumn("age_years", 61, 15, 20, 100, 0),
+    MadeUpColumn("temperature_c", 37.5, 0.8, 35.5, 40.0, 1),
+    MadeUpColumn("heart_rate_bpm", 90, 17, 45, 140, 0),
+    MadeUpColumn("respiratory_rate_per_min", 22, 5, 8, 36, 0),
+    MadeUpColumn("systolic_mmhg", 128, 19, 75, 180, 0),
+    MadeUpColumn("diastolic_mmhg", 74, 11, 45, 105, 0),
+    MadeUpColumn("spo2_percent", 92, 4, 80, 100, 0),
+    MadeUpColumn("d_dimer_ng_ml", 850, 0.9, 80, 9000, 0, log=True),
+    MadeUpColumn("ldh_u_l", 330, 0.42, 110, 1000, 0, log=True),
+    MadeUpColumn("procalcitonin_ng_ml", 0.25, 1.2, 0.02, 5, 2, log=True),
+    MadeUpColumn("crp_mg_l", 60, 0.9, 6, 500, 0, log=True),
+    MadeUpColumn("creatinine_mg_dl", 1.0, 0.4, 0.3, 3, 1, log=True),
+    MadeUpColumn("glucose_mg_dl", 135, 0.36, 55, 340, 0, log=True),
+    MadeUpColumn("ast_u_l", 42, 0.6, 8, 200, 0, log=True),
+    MadeUpColumn("troponin_ng_l", 14, 1.1, 1, 220, 0, log=True),
+    MadeUpColumn("ferritin_ng_ml", 500, 0.9, 50, 5000, 0, log=True),
+    MadeUpColumn("wbc_10e9_l", 7.5, 0.4, 2.5, 22, 1, log=True),
+    MadeUpColumn("lymphocytes_10e9_l", 1.0, 0.48, 0.3, 3.5, 1, log=True),
+    MadeUpColumn("neutrophils_10e9_l", 5.5, 0.48, 1.5, 20, 1, log=True),
+    MadeUpColumn("egfr_ml_min", 75, 22, 15, 135, 0),
+    MadeUpColumn("lactate_mmol_l", 1.6, 0.42, 0.5, 5, 1, log=True),
 )
 OXYGEN_DEVICES: Final = ("room air", "nasal cannula", "mask", "high flow")
 _OXYGEN_STEPS: Final = (0.0, 0.9, 1.6)
@@ -117,7 +117,7 @@ class Cohort:
     patients: int
 
 
-class Law:
+class OutcomeLaw:
     """State, risk and appearance of a patient, drawn once per cohort. The risk is linear in the state."""
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -164,7 +164,7 @@ class Law:
         return scores
 
 
-class NonlinearLaw(Law):
+class NonlinearLaw(OutcomeLaw):
     """The same with as much of the risk in products and squares of six projections of the state as in the state."""
 
     def _prepare(self) -> None:
@@ -185,7 +185,7 @@ class NonlinearLaw(Law):
         return score
 
 
-LAWS: Final[dict[LawName, type[Law]]] = {"linear": Law, "nonlinear": NonlinearLaw}
+LAWS: Final[dict[LawName, type[OutcomeLaw]]] = {"linear": OutcomeLaw, "nonlinear": NonlinearLaw}
 
 
 def _unit(vectors: Array) -> Array:
@@ -233,7 +233,7 @@ def generate(folder: Path, seed: int, *, law: LawName = "linear", times: int = 1
 
 
 def _rows(
-    law: Law, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64], prefix: str
+    law: OutcomeLaw, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64], prefix: str
 ) -> Iterator[list[str]]:
     """The lines of one file: patients in random order of group, the visits of one patient together."""
     seen = seen_by_record(law, rng, groups, visits)
@@ -254,7 +254,7 @@ class Seen:
 
 
 def seen_by_record(
-    law: Law, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64]
+    law: OutcomeLaw, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64]
 ) -> Seen:
     """Records of patients of these groups (p,) with so many visits (p,)."""
     scores, labels = np.zeros((len(groups), FEATURES)), np.zeros(len(groups), dtype=np.int64)

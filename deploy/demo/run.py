@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from deploy.demo import baselines, cohort, gather, report
 from deploy.demo.report_data import Method, PersonalResult, ReportData
-from deploy.demo.sources import Source, load_source
+from deploy.demo.sources import DemoSource, load_source
 from deploy.local.federation import Federation
 from deploy.local.folders import empty
 from deploy.local.processes import FederationError
@@ -28,7 +28,7 @@ STUDY_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
-class Request:
+class DemoRequest:
     """What is asked for on the command line."""
 
     study: Path
@@ -40,7 +40,7 @@ class Request:
 class Demo:
     """One run. `result` leaves the report, all logs and the silos' folders below `request.out`."""
 
-    def __init__(self, request: Request, console: Console) -> None:
+    def __init__(self, request: DemoRequest, console: Console) -> None:
         self._request, self._console = request, console
         self._source = load_source(request.study)
         self._tests: list[Path] = []
@@ -147,7 +147,7 @@ class Demo:
         )
 
 
-def training_records(source: Source, silo: str, file: Path) -> Records:
+def training_records(source: DemoSource, silo: str, file: Path) -> Records:
     """The records that this silo's agent trains on."""
     return DataSet.of(source.policy_of(silo), file).cohorts(source.study.data)[0]
 

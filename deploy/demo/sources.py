@@ -30,7 +30,7 @@ class DataFiles(Closed):
 
 
 @dataclass(frozen=True)
-class Source:
+class DemoSource:
     """What a study's folder says."""
 
     study: Study
@@ -47,9 +47,9 @@ class Source:
         return silo_policy(self.policy, silo, self.study_file)
 
 
-def load_source(folder: Path) -> Source:
+def load_source(folder: Path) -> DemoSource:
     """Read a study's folder. Raises `DocumentError`."""
     data = read_document(folder / "data.yaml", DataFiles)
     study_file = folder / "study.yaml"
     policy = (folder / "policy.yaml").read_text(encoding="utf-8")
-    return Source(load_study(study_file), study_file, policy, data.title, data.files, data.law, data.times)
+    return DemoSource(load_study(study_file), study_file, policy, data.title, data.files, data.law, data.times)

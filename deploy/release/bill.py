@@ -14,10 +14,10 @@ from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from deploy.release.locks import Pin
+from deploy.release.locks import PinnedPackage
 
 
-def bill(role: str, version: str, wheel_hash: str, packages: Sequence[Pin], when: int) -> str:
+def bill(role: str, version: str, wheel_hash: str, packages: Sequence[PinnedPackage], when: int) -> str:
     """Return the bill of one role. `wheel_hash` is FedWard's own, SHA-256 in hex; `when` in seconds since 1970."""
     itself = _component("fedward", version, ComponentType.APPLICATION)
     itself.hashes.add(HashType(alg=HashAlgorithm.SHA_256, content=wheel_hash))

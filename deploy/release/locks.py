@@ -25,7 +25,7 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
-class Role:
+class InstalledRole:
     """One file of requirements."""
 
     name: str
@@ -40,15 +40,15 @@ class Role:
 
 
 ROLES: Final = (
-    Role("coordinator", ("coordinator",), cpu=True),
-    Role("silo", ("silo", "dicom", "export"), cpu=True),
-    Role("research", ("silo", "coordinator", "dicom", "export", "demo"), cpu=True),
-    Role("silo-cuda", ("silo", "dicom", "export"), cpu=False),
+    InstalledRole("coordinator", ("coordinator",), cpu=True),
+    InstalledRole("silo", ("silo", "dicom", "export"), cpu=True),
+    InstalledRole("research", ("silo", "coordinator", "dicom", "export", "demo"), cpu=True),
+    InstalledRole("silo-cuda", ("silo", "dicom", "export"), cpu=False),
 )
 
 
 @dataclass(frozen=True)
-class Pin:
+class PinnedPackage:
     """One package of a role."""
 
     name: str
@@ -57,12 +57,12 @@ class Pin:
     """SHA-256 of each file that may be installed, in hex."""
 
 
-def pins(role: Role) -> tuple[Pin, ...]:
+def pins(role: InstalledRole) -> tuple[PinnedPackage, ...]:
     """The packages of a role, by name. Raises `ReleaseError` if one has no hash."""
     return tuple(_read(role))
 
 
-def _read(role: Role) -> Iterator[Pin]:
+def _read(role: InstalledRole) -> Iterator[PinnedPackage]:
     for entry in role.file.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         if not entry.strip() or entry.startswith("#"):
             continue
@@ -70,10 +70,10 @@ def _read(role: Role) -> Iterator[Pin]:
         if found is None or not hashes:
             msg = f"{role.file.name}: {entry.split()[0]} is not pinned by version and hash; run `make locked`"
             raise ReleaseError(msg)
-        yield Pin(found[1], found[2], hashes)
+        yield PinnedPackage(found[1], found[2], hashes)
 
 
-def lock(role: Role) -> None:
+def lock(role: InstalledRole) -> None:
     """Resolve a role anew. It takes uv and the package index. Raises `ReleaseError`."""
     uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
     if uv is None:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from deploy.release import archives, signing
 from deploy.release.bill import bill
 from deploy.release.errors import ReleaseError
-from deploy.release.locks import ROLES, ROOT, Pin, Role, pins
+from deploy.release.locks import ROLES, ROOT, InstalledRole, PinnedPackage, pins
 
 BESIDE: Final = (
     "install-silo.sh",
@@ -62,7 +62,7 @@ def make(out: Path, key: ec.EllipticCurvePrivateKey, *, committed: bool = True) 
     return tuple(sorted(file.name for file in out.iterdir()))
 
 
-def _requirements(role: Role, version: str, digest: str, packages: tuple[Pin, ...]) -> str:
+def _requirements(role: InstalledRole, version: str, digest: str, packages: tuple[PinnedPackage, ...]) -> str:
     lines = [
         f"# Install with: pip install --require-hashes -r requirements-{role.name}.txt",
         # Relative to this file. The hash keeps pip from taking a package of the same name from an index.
@@ -72,5 +72,5 @@ def _requirements(role: Role, version: str, digest: str, packages: tuple[Pin, ..
     return "\n".join([*lines, *map(_pinned, packages)]) + "\n"
 
 
-def _pinned(one: Pin) -> str:
+def _pinned(one: PinnedPackage) -> str:
     return " \\\n    ".join([f"{one.name}=={one.version}", *(f"--hash=sha256:{found}" for found in one.hashes)])

@@ -41,7 +41,7 @@ _BYTE: Final = 255
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryNeed:
     """Bytes that a study may need at a silo, by what needs them."""
 
     records: int
@@ -55,7 +55,7 @@ class Memory:
         return self.records + self.encoder + self.heads + self.personal
 
 
-def needed(study: Study) -> Memory:
+def needed(study: Study) -> MemoryNeed:
     """The memory that a study may need at a silo."""
     patients, widest = study.privacy.max_patients, _widest(study)
     joint = max(shapes.trained_heads(study, number) for number in (1, study.rounds))
@@ -67,7 +67,7 @@ def needed(study: Study) -> Memory:
         gradients = _WHOLE * _FLOAT * patients * (layers + MAPS * widest)
     summed = max(shapes.head_values(study, number) for number in (1, study.rounds))
     summed += len(study.data.domains) * (1 + shapes.metric_values(study)) + shapes.evidence_values(study)
-    return Memory(
+    return MemoryNeed(
         records=patients * _record_bytes(study) + _FLOAT * min(patients, _FORWARD) * layers,
         encoder=_WEIGHT * weights + gradients,
         heads=_SUMMED * summed,

@@ -24,7 +24,7 @@ from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from silo_agent.forecast.assumptions import KnownData
-    from silo_agent.forecast.forecast import Forecast, Interval, Row
+    from silo_agent.forecast.forecast import Forecast, ForecastInterval, Row
 
 HOW: Final = (
     "For a forecast of what it will be worth, write expected: {patients: ...} into the study, or give --patients."
@@ -165,11 +165,11 @@ def _plain(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _interval(found: Interval) -> str:
+def _interval(found: ForecastInterval) -> str:
     return "-" if math.isnan(found.middle) else f"{found.middle:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
-def _middle(found: Interval | None) -> str:
+def _middle(found: ForecastInterval | None) -> str:
     return "-" if found is None or math.isnan(found.middle) else f"{found.middle:.3f}"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
     from silo_agent.learning.figures.paired import PairedDifference
     from silo_agent.models.chosen import Picked
-    from silo_agent.models.evaluate import Cohorts, Evaluation
+    from silo_agent.models.evaluate import HospitalCohorts, ModelEvaluation
     from silo_agent.models.groups import Released
     from silo_agent.models.jackknife import Spread
     from silo_agent.models.predict import Predictions
@@ -355,11 +355,11 @@ def _estimated(found: Estimate | None) -> str:
     return "-" if found is None else _figure(found.value, (found.low, found.high))
 
 
-def cohorts_of(settings: AgentConfig) -> Cohorts:
+def cohorts_of(settings: AgentConfig) -> HospitalCohorts:
     """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
     from silo_agent.data.sources.data_set import Division
     from silo_agent.data.table import Written
-    from silo_agent.models.evaluate import Cohorts
+    from silo_agent.models.evaluate import HospitalCohorts
     from silo_agent.storage.approvals import own
     from silo_agent.storage.rows import withdrawn_of
 
@@ -367,7 +367,7 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
     if ledger.exists():
         require_match(ledger.name, read_history(ledger)[0], Genesis.of(policy))
     withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-    return Cohorts(
+    return HospitalCohorts(
         Division.of(policy),
         lambda study: own(settings, study, policy),
         Written.of(policy),
@@ -375,7 +375,7 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
     )
 
 
-def _whom(evaluation: Evaluation) -> list[str]:
+def _whom(evaluation: ModelEvaluation) -> list[str]:
     """Say whose records the figures are of, and what was skipped."""
     found, lines = evaluation.patients, []
     if found is None:
@@ -403,7 +403,7 @@ def _whom(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def _choice(evaluation: Evaluation) -> list[str]:
+def _choice(evaluation: ModelEvaluation) -> list[str]:
     """Say which model this hospital chose and why, and how its own models do on patients whom none has seen."""
     lines = [] if evaluation.choice is None else [f"Chosen to predict: {evaluation.choice}; {evaluation.why}."]
     for name, found in evaluation.untouched.items():

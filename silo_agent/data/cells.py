@@ -149,7 +149,7 @@ class CodeTable:
         return "one of " + ", ".join(repr(code) for code in self.codes)
 
 
-class Spelling:
+class OwnCodes:
     """Finds what one column's own codes of a hospital stand for in studies."""
 
     def __init__(self, codes: Mapping[str, Code | None]) -> None:

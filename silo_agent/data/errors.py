@@ -71,7 +71,7 @@ class Faults:
 
 
 @dataclass(frozen=True)
-class Reason:
+class MisfitReason:
     """Why records of public files are left out: how many of them, and the first. It quotes a cell."""
 
     column: str
@@ -100,12 +100,12 @@ class Reasons(Faults):
         self._rows.setdefault(reason, set()).add(fault.row)
         self._example.setdefault(reason, fault)
 
-    def counted(self) -> tuple[Reason, ...]:
+    def counted(self) -> tuple[MisfitReason, ...]:
         """Every reason, in the order in which they were found."""
         found = (self._example[reason] for reason in self._rows)
         rows = self._rows.values()
         return tuple(
-            Reason(one.column, one.expected, len(own), one.found, one.row, one.file)
+            MisfitReason(one.column, one.expected, len(own), one.found, one.row, one.file)
             for one, own in zip(found, rows, strict=True)
         )
 

@@ -21,7 +21,7 @@ from policies.documents.study import Image
 from silo_agent.data import dicom_files, image_files
 from silo_agent.data.cells import Cell, text
 from silo_agent.data.errors import Unfit
-from silo_agent.data.images import Images, Levels, Scale
+from silo_agent.data.images import Images, Levels, PixelScale
 from silo_agent.data.raster import MAX_BYTES, Raster
 
 _THERE = "an existing image file; fix the path, or put the file there"
@@ -36,7 +36,7 @@ def reserve(image: Image, most: int | None = None) -> Levels:
 
     The memory is taken now, and not when the images come. Raises MemoryError.
     """
-    kind = Scale.of(image).kind
+    kind = PixelScale.of(image).kind
     size = image.channels * image.height * image.width * np.dtype(kind).itemsize
     room = ROOM_BYTES // size if most is None else min(most, ROOM_BYTES // size)
     levels = np.zeros((room, image.channels, image.height, image.width), kind)
@@ -72,7 +72,7 @@ class ImageStore:
         rest = tuple(self._paths[len(kept) :])
         # Not a method: the images go to other processes, and the room behind a method would go with them.
         decode = partial(_decoded, image=self._image)
-        top = Scale.of(self._image).top
+        top = PixelScale.of(self._image).top
         return Images(kept, top, np.array(places, np.int64), rest=rest, decode=decode)
 
     def _locate(self, cell: Cell) -> Path:
@@ -109,7 +109,7 @@ def _decoded(path: Path, image: Image) -> Levels:
 
 def _prepared(raster: Raster, image: Image) -> Levels:
     """Clip to the public range, resize, and round to levels, channel by channel to save memory."""
-    scale, size, channels = Scale.of(image), (image.width, image.height), []
+    scale, size, channels = PixelScale.of(image), (image.width, image.height), []
     for values in raster.values:
         fractions = scale.fractions(values)
         if raster.inverted:

@@ -24,7 +24,7 @@ _BYTE, _SHORT = np.iinfo(np.uint8).max, np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True)
-class Scale:
+class PixelScale:
     """The number of steps of the public range: at most 255 in one byte, at most 65535 in two. All steps are equal.
 
     One byte is enough for a whole-numbered range of up to 255. The steps of a whole-numbered range are whole fractions
@@ -35,7 +35,7 @@ class Scale:
     maximum: float
 
     @classmethod
-    def of(cls, image: Image) -> Scale:
+    def of(cls, image: Image) -> PixelScale:
         """Return the scale of a study's images."""
         return cls(image.minimum, image.maximum)
 

@@ -31,10 +31,10 @@ from policies.documents.study import (
     Label,
     NumericFeature,
 )
-from silo_agent.data.cells import Absence, Cell, CodeTable, Spelling, identifier, number, shown, text
+from silo_agent.data.cells import Absence, Cell, CodeTable, OwnCodes, identifier, number, shown, text
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
-from silo_agent.data.images import Images, Levels, Scale
+from silo_agent.data.images import Images, Levels, PixelScale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
 from silo_agent.data.outcome import place_parser
 from silo_agent.data.records import NOBODY, Records
@@ -55,7 +55,7 @@ class Reading:
     def __init__(self, table: Table, faults: Faults, codes: Codes) -> None:
         self.table, self.faults = table, faults
         self.fits = np.ones(len(table.rows), np.bool_)
-        self._spellings = {column: Spelling(own) for column, own in codes.items()}
+        self._spellings = {column: OwnCodes(own) for column, own in codes.items()}
 
     def column(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
         """Parse every cell of a column. A cell that does not fit becomes `instead`, and a fault is added."""
@@ -299,7 +299,7 @@ def empty_records(schema: DataSchema) -> Records:
     none = np.zeros(0, np.int64)
     images = None
     if schema.image is not None:
-        scale = Scale.of(schema.image)
+        scale = PixelScale.of(schema.image)
         size = (0, schema.image.channels, schema.image.height, schema.image.width)
         images = Images(np.zeros(size, scale.kind), scale.top)
     environments = None if schema.environment is None else none

@@ -51,7 +51,7 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its o
 
 
 @dataclass(frozen=True)
-class Interval:
+class ForecastInterval:
     """A forecast figure: its middle, and the ends between which it lies in 90 of 100 cases."""
 
     middle: float
@@ -59,7 +59,7 @@ class Interval:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
+    def of(cls, values: Sequence[float]) -> ForecastInterval:
         """From draws: the interval in which one more draw lies, if they are about normal. nan if none is known."""
         known = np.array([value for value in values if not math.isnan(value)])
         if not len(known):
@@ -87,13 +87,13 @@ class Row:
     """
 
     effect: float
-    mean: Interval
-    worst: Interval
-    plain_mean: Interval
-    plain_worst: Interval
-    gap: Interval
-    gain: Interval | None
-    alone: Interval | None
+    mean: ForecastInterval
+    worst: ForecastInterval
+    plain_mean: ForecastInterval
+    plain_worst: ForecastInterval
+    gap: ForecastInterval
+    gain: ForecastInterval | None
+    alone: ForecastInterval | None
     width: float
     coin: float
 
@@ -268,13 +268,13 @@ def _row(effect: float, drawn: Sequence[_Drawn]) -> Row:
     widths = [one.width for one in drawn if not math.isnan(one.width)]
     return Row(
         effect,
-        mean=Interval.of([one.own[0] for one in drawn]),
-        worst=Interval.of([one.own[1] for one in drawn]),
-        plain_mean=Interval.of([one.plain[0] for one in drawn]),
-        plain_worst=Interval.of([one.plain[1] for one in drawn]),
-        gap=Interval.of([one.plain[0] - one.own[0] for one in drawn]),
-        gain=Interval.of(gains) if gains else None,
-        alone=Interval.of(alone) if alone else None,
+        mean=ForecastInterval.of([one.own[0] for one in drawn]),
+        worst=ForecastInterval.of([one.own[1] for one in drawn]),
+        plain_mean=ForecastInterval.of([one.plain[0] for one in drawn]),
+        plain_worst=ForecastInterval.of([one.plain[1] for one in drawn]),
+        gap=ForecastInterval.of([one.plain[0] - one.own[0] for one in drawn]),
+        gain=ForecastInterval.of(gains) if gains else None,
+        alone=ForecastInterval.of(alone) if alone else None,
         width=float(np.median(widths)) if widths else math.nan,
         coin=float(np.mean([one.coin for one in drawn])),
     )

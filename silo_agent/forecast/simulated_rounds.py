@@ -35,7 +35,7 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Integers, Setting
 from silo_agent.learning.releases.counts import Counts, noised_counts
 from silo_agent.learning.releases.heads import Heads
-from silo_agent.learning.releases.metrics import Metrics
+from silo_agent.learning.releases.metrics import MetricSums
 from silo_agent.learning.releases.noising import SumGrid, summed
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.folders import StudyFolder
@@ -83,7 +83,7 @@ class Walk:
 
     def measure(self, model: SharedModel, held_out: Records, rng: np.random.Generator) -> Results | None:
         """What would be published of the model, from the noised sums of held-out patients."""
-        metrics, planned, silos = Metrics(self._setting), plan(self.study), len(self.study.silos)
+        metrics, planned, silos = MetricSums(self._setting), plan(self.study), len(self.study.silos)
         release, place = planned.release(planned.last, Tensor.METRICS), Place(self.study.digest, planned.last, 1)
         total = self._total(release, metrics.statistic(release, held_out, model), rng)
         return metrics.open(release, total, place, model, silos).results

@@ -41,7 +41,7 @@ from silo_agent.learning.releases.counts import Counts, noised_counts
 from silo_agent.learning.releases.encoder import EncoderUpdates
 from silo_agent.learning.releases.encoder_steps import EncoderSteps
 from silo_agent.learning.releases.heads import Heads
-from silo_agent.learning.releases.metrics import Metrics
+from silo_agent.learning.releases.metrics import MetricSums
 from silo_agent.learning.releases.noising import SumGrid
 from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.learning.releases.whole_batches import require_public
@@ -91,7 +91,7 @@ class Learner:
             Tensor.COUNTS: Counts,
             Tensor.HEADS: Heads,
             Tensor.ENCODER: EncoderSteps if study.encoder.sealed_steps else EncoderUpdates,
-            Tensor.METRICS: Metrics,
+            Tensor.METRICS: MetricSums,
         }
         self._contributions = {tensor: kind(self._setting) for tensor, kind in self._kinds.items()}
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from policies.documents.study import Study
 from policies.plan.families import form_of
-from silo_agent.data.images import Images, Scale
+from silo_agent.data.images import Images, PixelScale
 from silo_agent.data.records import Records
 
 _STRIDE = 104_729
@@ -18,7 +18,7 @@ def made_up_records(study: Study, count: int) -> Records:
     rng, data = np.random.default_rng(0), study.data
     images = None
     if data.image is not None:
-        scale, size = Scale.of(data.image), (count, data.image.channels, data.image.height, data.image.width)
+        scale, size = PixelScale.of(data.image), (count, data.image.channels, data.image.height, data.image.width)
         images = Images(rng.integers(0, scale.top, size, scale.kind, endpoint=True), scale.top)
     rows, labels = np.arange(count, dtype=np.int64), form_of(data.label.count).labels
     inputs = rng.uniform(-1.0, 1.0, (count, data.inputs)).astype(np.float32)

@@ -21,7 +21,7 @@ from silo_agent.learning.figures.paired import Paired, paired
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.model.start import require_sound
 from silo_agent.learning.personal import adapt as adapting
-from silo_agent.models.evaluate import Cohorts, file_of
+from silo_agent.models.evaluate import HospitalCohorts, file_of
 
 SUFFIX: Final = ".safetensors"
 
@@ -56,7 +56,7 @@ def check_output(path: Path) -> None:
 def adapt(
     path: Path,
     data: Path | None,
-    cohorts: Cohorts,
+    cohorts: HospitalCohorts,
     *,
     part: Part | None = None,
     most: int = adapting.EPOCHS,

@@ -49,7 +49,7 @@ class NoFileError(SiloError):
 
 
 @dataclass(frozen=True)
-class Cohorts:
+class HospitalCohorts:
     """What decides who trains and who is held out, and whose records are not read.
 
     `source_of` says where the hospital's records of a study are; `written` says how the hospital writes files.
@@ -76,7 +76,7 @@ class PatientCounts:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModelEvaluation:
     """Quality by domain, with intervals of the sampling. The personal parts are None if the silo has no such model.
 
     `choice` names the model that this hospital chose to predict with, and `why` says why; None if it has not chosen.
@@ -112,12 +112,12 @@ def evaluate(
     folder: Path,
     round_number: int,
     data: Path | None,
-    cohorts: Cohorts,
+    cohorts: HospitalCohorts,
     *,
     held_out: bool = False,
     in_study_form: bool = False,
     personal_kept: bool = True,
-) -> Evaluation:
+) -> ModelEvaluation:
     """Evaluate the models that a study's `folder` holds after a round, by default on the hospital's own file.
 
     `held_out` leaves out all patients of the training cohort. `in_study_form`: the file is written as the study says,
@@ -153,7 +153,7 @@ def evaluate(
     compared = {}
     if untouched is not None and len(untouched):
         compared = {name: _beside(model, own_model, untouched) for name, own_model in own_models.items()}
-    return Evaluation(
+    return ModelEvaluation(
         study=study.digest,
         name=study.name,
         round=round_number,
@@ -191,7 +191,7 @@ def _beside(shared: SharedModel, own: Model, records: Records) -> Paired:
     return paired(said[0], said[1], records.labels, records.patients, shared.family)
 
 
-def file_of(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Source, bool]:
+def file_of(study: Study, data: Path | None, cohorts: HospitalCohorts) -> tuple[Source, bool]:
     """The records to read, and whether they are the hospital's own of this study. Raises `NoFileError`."""
     trained = cohorts.source_of(study)
     if data is not None:

@@ -24,7 +24,7 @@ from safetensors.numpy import save
 
 from policies.documents.study import ALL_PATIENTS, Label, Study
 from policies.plan.cost import Cost
-from silo_agent.data.images import Images, Scale
+from silo_agent.data.images import Images, PixelScale
 from silo_agent.data.outcome import scaled_back
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
@@ -185,7 +185,7 @@ def _random_records(study: Study, records: int) -> tuple[dict[str, NDArray[np.ge
         values["inputs"] = rng.uniform(-1.0, 1.0, (records, data.inputs)).astype(np.float32)
     images = None
     if data.image is not None:
-        scale = Scale.of(data.image)
+        scale = PixelScale.of(data.image)
         size = (records, data.image.channels, data.image.height, data.image.width)
         images = Images(rng.integers(0, scale.top + 1, size).astype(scale.kind), scale.top)
         values["images"] = images.take(slice(None))

@@ -22,7 +22,7 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import is_of_classes
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.models.attacker import attacker_auc
-from silo_agent.models.evaluate import Cohorts, NoModelError, file_of
+from silo_agent.models.evaluate import HospitalCohorts, NoModelError, file_of
 from silo_agent.models.groups import Fairness, Released, fairness, released
 from silo_agent.storage.folders import StudyFolder
 
@@ -49,7 +49,7 @@ class Report:
     together: Released | None = None
 
 
-def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: bool = True) -> Report:
+def report(folder: Path, round_number: int, cohorts: HospitalCohorts, *, personal_kept: bool = True) -> Report:
     """Report on the models that a study's `folder` holds after a round, on the hospital's held-out patients.
 
     `personal_kept` is False if the removal of the personal model has begun. Raises `NoModelError`, `NoFileError`,

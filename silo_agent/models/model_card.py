@@ -33,7 +33,7 @@ from policies.ledger.exports import finite_or_word
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from silo_agent.data.cells import text
-from silo_agent.data.images import Scale
+from silo_agent.data.images import PixelScale
 from silo_agent.learning.encoder.layers import OPERATIONS, Network
 
 Json = Mapping[str, object]
@@ -261,7 +261,7 @@ def _image(image: Image) -> Json:
         "width": image.width,
         "minimum": image.minimum,
         "maximum": image.maximum,
-        "levels": Scale.of(image).top,
+        "levels": PixelScale.of(image).top,
         "order": "channel, row from the top, column from the left; three channels are red, green, blue",
         "steps": [
             "decode the file that the column names; apply its orientation; of DICOM apply rescale slope and intercept",

@@ -105,7 +105,7 @@ class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
 
 
 @dataclass(frozen=True)
-class Greeting:
+class CoordinatorGreeting:
     """What a coordinator says when a silo introduces itself.
 
     `ahead`: seconds by which the coordinator's clock is ahead of this machine's, as the middle of the call tells, and
@@ -118,7 +118,9 @@ class Greeting:
     within: float | None
 
 
-def greet(address: str, credential: Credential, version: str, seconds: float, *, proxy: str | None = None) -> Greeting:
+def greet(
+    address: str, credential: Credential, version: str, seconds: float, *, proxy: str | None = None
+) -> CoordinatorGreeting:
     """Introduce this silo once, without a session, so that nothing changes for an agent that runs at the same time.
 
     `proxy` is as in `Client`. Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
@@ -136,8 +138,8 @@ def greet(address: str, credential: Credential, version: str, seconds: float, *,
             mend = f"; {_fix(error.code(), details)}" if error.code() in TRANSIENT else ""
             raise CallRefused(error.code(), f"{details}{mend}") from None
     if not reply.time:
-        return Greeting(reply.coordinator_version, None, None)
-    return Greeting(reply.coordinator_version, reply.time - (clock + took / 2), took / 2)
+        return CoordinatorGreeting(reply.coordinator_version, None, None)
+    return CoordinatorGreeting(reply.coordinator_version, reply.time - (clock + took / 2), took / 2)
 
 
 def _options(proxy: str | None) -> tuple[tuple[str, object], ...]:

@@ -21,16 +21,16 @@ from protos.messages import Spoilt as HandedSpoilt
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.session import Session
-from silo_agent.storage.promises import Promises, Refusal
+from silo_agent.storage.promises import KeptRefusal, Promises
 
 
-def statement(attempt: Attempt, refusal: Refusal) -> Spoilt:
+def statement(attempt: Attempt, refusal: KeptRefusal) -> Spoilt:
     """What this silo states of the sum that it has refused in this attempt."""
     place, tensor = attempt.place, str(attempt.tensor)
     return Spoilt(place.study, place.round, place.attempt, tensor, attempt.survivors, refusal.sha256, refusal.culprit)
 
 
-def recount(attempt: Attempt, mail: Mail, refusal: Refusal) -> None:
+def recount(attempt: Attempt, mail: Mail, refusal: KeptRefusal) -> None:
     """Fetch and add the uploads of all survivors. Raises `OpeningRefused` if the coordinator's sum is another one."""
     tensor, release = attempt.tensor, attempt.release(attempt.tensor)
     values = attempt.sealed_values(release)

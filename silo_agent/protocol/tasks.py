@@ -48,7 +48,7 @@ from silo_agent.protocol.recounting import recount, statement
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.own_files import own_files
-from silo_agent.storage.promises import Refusal
+from silo_agent.storage.promises import KeptRefusal
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -337,13 +337,13 @@ class Tasks:
         culprit = refusal.culprit if isinstance(refusal, RecoveryRefused) else ""
         if culprit or not isinstance(refusal, RecoveryRefused):  # else too few reveals came to open anything
             sha256 = next(part.sha256 for part in attempt.work.parts if part.kind == SUM)
-            self._state.promises.refuse(attempt.place, attempt.tensor, Refusal(sha256, culprit))
+            self._state.promises.refuse(attempt.place, attempt.tensor, KeptRefusal(sha256, culprit))
 
     def _recount(self, attempt: Attempt) -> None:
         """Add the uploads again, if this silo has refused their sum (docs/design/sums.md, "Spoilt sums")."""
         recount(attempt, self._mail, self._refused(attempt))
 
-    def _refused(self, attempt: Attempt) -> Refusal:
+    def _refused(self, attempt: Attempt) -> KeptRefusal:
         refusal = self._state.promises.refused(attempt.place, attempt.tensor)
         if refusal is None:
             msg = f"this silo has refused no sum of {attempt.tensor} in this attempt, so it calls none spoilt"

@@ -88,7 +88,7 @@ _among = Table(
 
 
 @dataclass(frozen=True)
-class Refusal:
+class KeptRefusal:
     """A sum that this silo opened and refused."""
 
     sha256: str
@@ -202,14 +202,14 @@ class Promises:
                 raise SumError(msg)
 
     # --- spoilt sums ----------------------------------------------------------------------------------------------
-    def refuse(self, place: Place, tensor: Tensor, refusal: Refusal) -> None:
+    def refuse(self, place: Place, tensor: Tensor, refusal: KeptRefusal) -> None:
         """Record that this silo has opened an attempt's sum of a tensor and refused it. The first refusal stays."""
         with self._anchored.binding(place) as connection:
             if _refusal(connection, place, tensor) is None:
                 key = _key(place, tensor) | {"attempt": place.attempt}
                 connection.execute(insert(_refusals).values(**key, sha256=refusal.sha256, culprit=refusal.culprit))
 
-    def refused(self, place: Place, tensor: Tensor) -> Refusal | None:
+    def refused(self, place: Place, tensor: Tensor) -> KeptRefusal | None:
         """The sum of a tensor that this silo has refused in an attempt; None if it has refused none."""
         with self._engine.begin() as connection:
             return _refusal(connection, place, tensor)
@@ -247,10 +247,10 @@ def _spend(connection: Connection, place: Place, spoilt: int) -> None:
             connection.execute(insert(_spent).values(**key, names=row.names))
 
 
-def _refusal(connection: Connection, place: Place, tensor: Tensor) -> Refusal | None:
+def _refusal(connection: Connection, place: Place, tensor: Tensor) -> KeptRefusal | None:
     key = _key(place, tensor) | {"attempt": place.attempt}
     row = connection.execute(select(_refusals).where(*(_refusals.c[name] == key[name] for name in key))).first()
-    return None if row is None else Refusal(row.sha256, row.culprit)
+    return None if row is None else KeptRefusal(row.sha256, row.culprit)
 
 
 def _spoilt(connection: Connection, place: Place) -> int:

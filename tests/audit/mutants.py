@@ -26,7 +26,7 @@ from silo_agent.learning.dpsgd.batches import Batches
 from silo_agent.learning.dpsgd.clipping import to_integers
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.dpsgd.sampling import PatientSampler
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.figures import moments
 from silo_agent.learning.heads import calibration, hierarchical
 from silo_agent.learning.learner import Learner
@@ -44,7 +44,7 @@ from support.entropy import SeededEntropy
 @contextmanager
 def no_noise_in_encoder() -> Iterator[None]:
     """DP-SGD adds nothing."""
-    with patch.object(Step, "draw", lambda _: None):
+    with patch.object(PrivateStep, "draw", lambda _: None):
         yield
 
 
@@ -76,7 +76,7 @@ def _clipped_at(factor: float) -> Iterator[None]:
 @contextmanager
 def clip_of_the_batch() -> Iterator[None]:
     """The sum of the batch is clipped instead of every patient's gradient."""
-    take = Step.take
+    take = PrivateStep.take
 
     def clipped(self):
         norm = torch.sqrt(sum((total.double() ** 2).sum() for total in self.totals)).item()
@@ -84,7 +84,7 @@ def clip_of_the_batch() -> Iterator[None]:
             total.copy_((total.double() * min(1.0, 2.0**20 / max(norm, 1.0))).long())
         take(self)
 
-    with _clipped_at(1e9), patch.object(Step, "take", clipped):
+    with _clipped_at(1e9), patch.object(PrivateStep, "take", clipped):
         yield
 
 
@@ -122,7 +122,7 @@ def weights_after_the_clip() -> Iterator[None]:
 @contextmanager
 def no_noise_in_empty_batches() -> Iterator[None]:
     """A step that draws no patient adds no noise, and its draw is lost."""
-    drawn, draw, noise = [], PatientSampler.draw, Step.draw
+    drawn, draw, noise = [], PatientSampler.draw, PrivateStep.draw
 
     def noted(self):
         drawn[:] = [draw(self)]
@@ -132,7 +132,7 @@ def no_noise_in_empty_batches() -> Iterator[None]:
         values = noise(self)
         return values if len(drawn[0]) else np.zeros_like(values)
 
-    with patch.object(PatientSampler, "draw", noted), patch.object(Step, "draw", noised):
+    with patch.object(PatientSampler, "draw", noted), patch.object(PrivateStep, "draw", noised):
         yield
 
 

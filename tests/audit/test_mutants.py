@@ -82,7 +82,7 @@ _REPLACED = (
     encoder.EncoderUpdates,
     heads.Heads,
     batches.Batches,
-    step.Step,
+    step.PrivateStep,
     rounded_gaussian.RoundedGaussian,
     sampling.PatientSampler,
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo import cohort
-from deploy.demo.sources import Source, load_source
+from deploy.demo.sources import DemoSource, load_source
 from deploy.local.silo_policies import DATA_SET
 from policies.accounting.accountant import epsilon
 from policies.documents.study import Study
@@ -38,7 +38,7 @@ LOST = 4
 class DemoFederation(DropoutFederation):
     """The silos hold what the demo gives them."""
 
-    source: Source = field(kw_only=True)
+    source: DemoSource = field(kw_only=True)
 
     def _files(self) -> Mapping[str, Path]:
         made = cohort.generate(self.root / "data", SEED, law=self.source.law, times=self.source.times)

@@ -18,7 +18,7 @@ from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.dpsgd import clipping, training
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.learner import Learner
@@ -161,7 +161,7 @@ def test_heads_that_overflow_for_one_patient_do_not_take_the_others_away(learner
 def summed(model, records):
     """The clipped gradients of all records over everything that is trained, added up: float64 (weights,)."""
     sums = []
-    step, unit = Step.take, clipping.StepGrid.of(model.study.encoder.clip, 0.0).unit
+    step, unit = PrivateStep.take, clipping.StepGrid.of(model.study.encoder.clip, 0.0).unit
 
     def noted(self):
         sums.append(np.concatenate([total.numpy() * unit for total in self.totals]))
@@ -170,7 +170,7 @@ def summed(model, records):
     latent = np.random.default_rng(1).normal(size=(PATIENTS, model.study.model.representation))
     latent = latent[[int(name) for name in records.identities]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Step, "take", noted)
+        patch.setattr(PrivateStep, "take", noted)
         patch.setattr(training, "gaussian", lambda *_: latent)
         training.train_encoder(
             training.Training(

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
-from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round, Vouched
+from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Listed, Phase, PhaseLimits, Round, Vouched
 from protos.messages import Answer, Confirm, Member, Part, Place, Tensor, UploadHeader
 from protos.steps import SUM, Note, Task
 
@@ -16,7 +16,7 @@ SHA = "a" * 64
 CONTENT = "c" * 64
 SILOS = ("north", "south", "west")
 FIVE = ("east", "north", "polar", "south", "west")
-LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
+LIMITS = PhaseLimits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
 PLAN = (Tensor.HEADS, Tensor.ENCODER)
 TOTAL = Part(SUM, "", 65536, SHA)
 ENOUGH = 100

@@ -20,7 +20,7 @@ from coordinator.core import study as studies
 from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Restarted, Returned, Uploaded
 from coordinator.core.missed import LISTED_SECONDS, Missed
 from coordinator.core.round import OutOfTurnError
-from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
+from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits, Round
 from coordinator.core.study import LIVE, Progress, Script
 from protos import record
 from protos.messages import Answer, Confirm, Member, Part, Tensor, UploadHeader
@@ -28,7 +28,7 @@ from protos.steps import SUM, Note, Task
 from silo_agent.core.bonds import Bonds, SurvivorsError
 from support.searched_silo import NAMES, SUM_DIGEST
 
-LIMITS = Limits(1.0, 1.0, 1.0, 1.0, 1.0)
+LIMITS = PhaseLimits(1.0, 1.0, 1.0, 1.0, 1.0)
 TENSOR = Tensor.COUNTS
 
 

@@ -41,7 +41,7 @@ from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.promises import Refusal
+from silo_agent.storage.promises import KeptRefusal
 from support.steps import SUMMED
 from support.studies import tiny_study
 
@@ -192,7 +192,7 @@ class _HeldPromises:
 
     def __init__(self) -> None:
         self.bonds = Bonds()
-        self.refusal: Refusal | None = None
+        self.refusal: KeptRefusal | None = None
 
     def binding(self, _place: Place, _tensor: Tensor) -> tuple[str, ...]:
         return self.bonds.list
@@ -223,10 +223,10 @@ class _HeldPromises:
     def open(self, _place: Place, _label: str, _sha256: str) -> None:
         return
 
-    def refuse(self, _place: Place, _tensor: Tensor, refusal: Refusal) -> None:
+    def refuse(self, _place: Place, _tensor: Tensor, refusal: KeptRefusal) -> None:
         self.refusal = self.refusal or refusal
 
-    def refused(self, _place: Place, _tensor: Tensor) -> Refusal | None:
+    def refused(self, _place: Place, _tensor: Tensor) -> KeptRefusal | None:
         return self.refusal
 
     def renew(self, _place: Place, spoilt: int) -> None:
@@ -263,7 +263,7 @@ class Node:
     """What the outbox holds: the silos among whom the masks on the stored bytes cancel."""
     noted: bool = False
     """Whether its reveal is stored."""
-    refusal: Refusal | None = None
+    refusal: KeptRefusal | None = None
     said: Said = field(default_factory=Said)
 
 

@@ -26,7 +26,7 @@ from bench.accuracy.forecast.cases import CASES, Case
 from bench.accuracy.forecast.measuring import SEED, Result, measured
 from bench.places import DATA
 from bench.table import Figure, judge
-from silo_agent.forecast.forecast import Interval
+from silo_agent.forecast.forecast import ForecastInterval
 
 WIDTH: Final = 0.06
 COIN, POOR, RIGHT = 0.55, 0.58, 0.8
@@ -99,7 +99,7 @@ def _line(one: Result) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _shown(interval: Interval) -> str:
+def _shown(interval: ForecastInterval) -> str:
     return f"{interval.low:.3f} to {interval.high:.3f}"
 
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from bench.accuracy.forecast.cases import HELD_OUT, Case
 from bench.accuracy.hospitals import pooled
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.silos import Cohorts, Held, Silo
+from deploy.local.simulate.silos import Cohorts, HeldRecords, Silo
 from deploy.local.simulate.variants import without_noise
 from policies.documents.study import Study
 from silo_agent.data.records import Records
 from silo_agent.forecast import assumptions as expecting
 from silo_agent.forecast import plain
-from silo_agent.forecast.forecast import Interval, Row, counted, forecast
+from silo_agent.forecast.forecast import ForecastInterval, Row, counted, forecast
 from silo_agent.forecast.sampling import area_variance
 from silo_agent.forecast.verdict import is_coin
 from silo_agent.learning.device import limit_threads
@@ -40,7 +40,7 @@ class Result:
 
     name: str
     row: Row
-    said: Interval
+    said: ForecastInterval
     named: bool
     mean: float
     worst: float
@@ -74,7 +74,7 @@ def measured(case: Case, seed: int = SEED) -> Result:
         about, forecasted = counted(study, asked), forecast(study, asked)
         (row,) = forecasted.rows
         said = row.mean
-        cohorts = Held(case.records(seed), HELD_OUT, case.test(seed)).draw(study, seed)
+        cohorts = HeldRecords(case.records(seed), HELD_OUT, case.test(seed)).draw(study, seed)
         own, quiet, together = (_summary([areas]) for areas in _areas_of(study, cohorts, about, seed))
     return Result(case.name, row, said, is_coin(forecasted.figure, row), *own, max(quiet[0], together[0]))
 
@@ -85,12 +85,12 @@ def measurable(case: Case, shares: Sequence[float]) -> tuple[int, ...]:
     return tuple(m for m, share in enumerate(shares) if share * rarer >= LEAST)
 
 
-def widened(said: Interval, tested: Sequence[float], prevalence: float) -> Interval:
+def widened(said: ForecastInterval, tested: Sequence[float], prevalence: float) -> ForecastInterval:
     """The interval with the sampling of so many test patients of each domain."""
     variances = [area_variance(said.middle, count * prevalence, count * (1.0 - prevalence)) for count in tested]
     reach = NormalDist().inv_cdf(0.95) * math.sqrt(sum(variances)) / len(tested)
     low, high = math.hypot(said.middle - said.low, reach), math.hypot(said.high - said.middle, reach)
-    return Interval(said.middle, said.middle - low, said.middle + high)
+    return ForecastInterval(said.middle, said.middle - low, said.middle + high)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from bench.intervals import Interval
 from bench.places import DEMO, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
 from bench.table import Figure
-from deploy.demo.sources import Source, load_source
+from deploy.demo.sources import DemoSource, load_source
 from deploy.local.processes import FederationError
 from deploy.local.simulate.many import simulate_seeds
 from deploy.local.simulate.outcome import Outcome, epsilons
@@ -114,7 +114,7 @@ def of_rows(scores: hospitals.Scores, cohorts: Cohorts) -> Array:
     return np.concatenate([hospitals.by_hospital(scores, cohorts), hospitals.by_domain(scores, cohorts)])
 
 
-def run_split(source: Source, files: Mapping[str, Path], name: str) -> Ran:
+def run_split(source: DemoSource, files: Mapping[str, Path], name: str) -> Ran:
     """Run a study with agents that split their files by this name. Raises `FederationError`."""
     folder = OUT / "real" / source.study.name
     return federated(source.study_file, files, hospitals.policy_text(source, name), folder)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase
+from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits
 from crypto.errors import RecoveryRefused
 from crypto.rings.adding import added
 from crypto.secagg.dealt.bundles import Published, to_sign
@@ -51,7 +51,7 @@ class Plan:
     def __init__(self, file: Path) -> None:
         self._file = file
         content = json.loads(file.read_text(encoding="utf-8"))
-        self.limits, self.config = Limits(**content["limits"]), str(content["config"])
+        self.limits, self.config = PhaseLimits(**content["limits"]), str(content["config"])
 
     def act(self, place: Place) -> Act:
         """Return what the member does in a study."""

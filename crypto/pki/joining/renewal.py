@@ -26,7 +26,7 @@ from crypto.pki.joining.link import Link
 from crypto.pki.key_files import read_passphrase, replace
 from crypto.pki.reading import hosts_in, parse_certificate, subject_of, valid
 from crypto.pki.revocation import RevocationList, RevocationLists, joined, of_these
-from crypto.pki.standing import LISTS_FILE, Standing
+from crypto.pki.standing import LISTS_FILE, CertificateStanding
 
 RENEW_FROM = 1 / 3
 """Of a certificate's life."""
@@ -137,7 +137,7 @@ def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     return tag_now
 
 
-def look(authority: Path, url: str, proxy: str | None = None) -> Standing:
+def look(authority: Path, url: str, proxy: str | None = None) -> CertificateStanding:
     """Return authorities and lists as the issuing authority hands them out now. Nothing is written.
 
     `authority` has this party's roots. Raises `CertificateError` as `fetch`, `EnrolmentError`.
@@ -146,7 +146,7 @@ def look(authority: Path, url: str, proxy: str | None = None) -> Standing:
     merged, lists_pem, fault = _counting(authority, link, link.lists()[1] or b"", b"")
     if fault is not None:
         raise CertificateError(fault)
-    return Standing(merged, RevocationLists.read(lists_pem, merged))
+    return CertificateStanding(merged, RevocationLists.read(lists_pem, merged))
 
 
 def _counting(authority: Path, link: Link, lists_pem: bytes, kept: bytes) -> tuple[Bundle, bytes, str | None]:

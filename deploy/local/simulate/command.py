@@ -195,7 +195,7 @@ def _read(
     """The study with the silos that were found, their records, how many fit, and which do not, by what they are for."""
     from deploy.local.simulate.data.guard import require_no_agents_data
     from deploy.local.simulate.data.reading import data_files, read_silos, read_test
-    from deploy.local.simulate.silos import Held
+    from deploy.local.simulate.silos import HeldRecords
     from deploy.local.simulate.summary import RECORDS, TEST_RECORDS
     from deploy.local.simulate.variants import renamed
 
@@ -208,7 +208,7 @@ def _read(
     left_out, measured = {RECORDS: silos.left_out}, None
     if test:
         measured, left_out[TEST_RECORDS] = read_test(test, study.data)
-    source = Held({name: silos.records[name] for name in names}, share, measured)
+    source = HeldRecords({name: silos.records[name] for name in names}, share, measured)
     return renamed(study, names), source, {name: sizes[name] for name in names}, left_out
 
 

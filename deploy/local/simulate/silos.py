@@ -54,7 +54,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Held:
+class HeldRecords:
     """Records that are at hand, by silo; every seed holds out other patients, about `share` of each silo's."""
 
     records: Mapping[str, Records]

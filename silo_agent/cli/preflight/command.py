@@ -17,7 +17,7 @@ from silo_agent.cli.options import DEFAULT, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 
 
-class Format(StrEnum):
+class ReportFormat(StrEnum):
     """How the report is printed."""
 
     TEXT = "text"
@@ -31,7 +31,7 @@ def preflight(
     share: Annotated[
         bool, typer.Option("--share", help="Read no record, and print a report that may be given to others.")
     ] = False,
-    form: Annotated[Format, typer.Option("--format", help="For people, or for programs.")] = Format.TEXT,
+    form: Annotated[ReportFormat, typer.Option("--format", help="For people, or for programs.")] = ReportFormat.TEXT,
     dry: Annotated[bool, typer.Option("--dry-round/--no-dry-round", help="Try two rounds on this machine.")] = True,
     dry_limit: Annotated[float, typer.Option(min=1, help="Seconds for the dry round.")] = 600.0,
 ) -> None:
@@ -40,7 +40,7 @@ def preflight(
 
     from silo_agent.cli.preflight import public_checks
     from silo_agent.cli.preflight.dry_round import dry_round
-    from silo_agent.cli.preflight.findings import Finding, Report, Status
+    from silo_agent.cli.preflight.findings import Finding, PreflightReport, Status
     from silo_agent.config import AgentConfig
 
     study, about_study = public_checks.read_study(study_file)
@@ -52,7 +52,7 @@ def preflight(
         raise
     newest, authority = public_checks.ask_authority(settings)
     credential, certificate = public_checks.load_credential(settings, newest)
-    subject = public_checks.Subject(study, settings, credential, newest)
+    subject = public_checks.CheckedSilo(study, settings, credential, newest)
     found = [about_study, authority, certificate, *public_checks.network(subject)]
     checks = public_checks.CHECKS
     if not share:
@@ -65,7 +65,7 @@ def preflight(
     else:
         found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
     name, digest = (str(study_file), "") if study is None else (study.name, study.digest)
-    report = Report(name, digest, subject.silo, version("fedward"), share, tuple(found))
-    typer.echo(report.as_json() if form is Format.JSON else report.as_text())
+    report = PreflightReport(name, digest, subject.silo, version("fedward"), share, tuple(found))
+    typer.echo(report.as_json() if form is ReportFormat.JSON else report.as_text())
     if report.attention:
         raise typer.Exit(ATTENTION)

@@ -14,13 +14,13 @@ from typing import Final
 
 from common import durable
 from silo_agent.cli.preflight.findings import Finding, Status
-from silo_agent.cli.preflight.public_checks import Subject
+from silo_agent.cli.preflight.public_checks import CheckedSilo
 
 _SPARE: Final = 120.0
 """Seconds beyond the limit that certificates, start and end of the parties may take."""
 
 
-def dry_round(subject: Subject, limit: float) -> Finding:
+def dry_round(subject: CheckedSilo, limit: float) -> Finding:
     """Run the study's first rounds among throw-away parties on this machine."""
     with tempfile.TemporaryDirectory(prefix="fedward-preflight-") as name:
         study = Path(name) / "study.yaml"

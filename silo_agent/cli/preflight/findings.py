@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class PreflightReport:
     """All findings. `shared` says that none of them follows from a record."""
 
     study: str

@@ -14,14 +14,14 @@ from policies.errors import PolicyError
 from policies.ledger.events import Cleared, Fault
 from policies.plan import disk, memory
 from silo_agent.cli.preflight.findings import Finding, Status
-from silo_agent.cli.preflight.public_checks import Check, Skipped, Subject, machine_bytes
+from silo_agent.cli.preflight.public_checks import Check, CheckedSilo, Skipped, machine_bytes
 from silo_agent.errors import SiloError
 
 _MIB: Final = 1 << 20
 _FREE: Final = Path("/proc/meminfo")
 
 
-def free_disk(subject: Subject) -> Finding:
+def free_disk(subject: CheckedSilo) -> Finding:
     """Whether the disk of the state folder has room for the study."""
     folder = subject.settings.state
     while not folder.exists():
@@ -33,7 +33,7 @@ def free_disk(subject: Subject) -> Finding:
     return Finding("disk free", Status.OK, text)
 
 
-def free_memory(subject: Subject) -> Finding:
+def free_memory(subject: CheckedSilo) -> Finding:
     """Whether the memory that other programs leave is enough now."""
     needs, free = memory.needed(subject.study).total, min(_available(), machine_bytes())
     text = f"{free // _MIB:,} MiB are available now, up to {-(-needs // _MIB):,} MiB may be needed"
@@ -45,7 +45,7 @@ def _available() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
-def fault(subject: Subject) -> Finding:
+def fault(subject: CheckedSilo) -> Finding:
     """Whether a fault stands in the ledger, with which the agent takes no part in any study."""
     noted = [entry for entry in subject.entries() if isinstance(entry.event, Fault | Cleared)]
     if noted and isinstance(noted[-1].event, Fault):
@@ -54,7 +54,7 @@ def fault(subject: Subject) -> Finding:
     return Finding("fault", Status.OK, "none stands in the ledger")
 
 
-def data(subject: Subject) -> Finding:
+def data(subject: CheckedSilo) -> Finding:
     """What of the hospital's records the study would use, by column and by domain."""
     from silo_agent.data.profiling.profile import profile
     from silo_agent.data.sources.sql import RecordError, is_missing

@@ -25,7 +25,7 @@ from crypto.pki.identity import Role
 from crypto.pki.joining.renewal import WARN_FROM, due, fades, live_lists, look
 from crypto.pki.key_files import read_passphrase
 from crypto.pki.reading import ends, valid
-from crypto.pki.standing import Standing
+from crypto.pki.standing import CertificateStanding
 from policies.decision import decide
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
@@ -42,7 +42,7 @@ from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
 from silo_agent.errors import SiloError
 from silo_agent.oversight.approval import policy_of_agent
-from silo_agent.protocol.client import Greeting, greet
+from silo_agent.protocol.client import CoordinatorGreeting, greet
 from silo_agent.storage.folders import StateFolder
 
 FAULTS: Final = (SiloError, CryptoError, PolicyError, MessageError, OSError)
@@ -65,14 +65,14 @@ class Skipped(SiloError):  # noqa: N818  # what the check needs has failed, and 
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedSilo:
     """What is checked."""
 
     given: Study | None
     """None if it cannot be read."""
     settings: AgentConfig
     credential: Credential | None
-    newest: Standing | None = None
+    newest: CertificateStanding | None = None
     """What the issuing authority hands out now; None if there is none, or if it does not answer."""
 
     @property
@@ -101,7 +101,7 @@ class Subject:
         return read_history(self.ledger)[1] if self.ledger.exists() else ()
 
 
-Check = Callable[[Subject], Finding]
+Check = Callable[[CheckedSilo], Finding]
 
 
 def guarded(name: str, check: Callable[[], Finding]) -> Finding:
@@ -123,7 +123,7 @@ def read_study(file: Path) -> tuple[Study | None, Finding]:
     return study, Finding("study", Status.OK, f"{study.name}, digest {study.digest}")
 
 
-def ask_authority(settings: AgentConfig) -> tuple[Standing | None, Finding]:
+def ask_authority(settings: AgentConfig) -> tuple[CertificateStanding | None, Finding]:
     """What the issuing authority hands out now, and the finding about it."""
     name, url = "authority", settings.authority_url
     if url is None:
@@ -135,7 +135,9 @@ def ask_authority(settings: AgentConfig) -> tuple[Standing | None, Finding]:
     return standing, Finding(name, Status.OK, f"{url} answers and hands out revocation lists")
 
 
-def load_credential(settings: AgentConfig, newest: Standing | None = None) -> tuple[Credential | None, Finding]:
+def load_credential(
+    settings: AgentConfig, newest: CertificateStanding | None = None
+) -> tuple[Credential | None, Finding]:
     """The silo's certificate and key, and the finding about them. `newest` may revoke what the files do not yet."""
     name = "certificate"
     try:
@@ -169,7 +171,7 @@ def load_credential(settings: AgentConfig, newest: Standing | None = None) -> tu
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
-def network(subject: Subject) -> Iterator[Finding]:
+def network(subject: CheckedSilo) -> Iterator[Finding]:
     """The way to the coordinator, step by step. After a step that fails the others are skipped."""
     settings = subject.settings
     reached = guarded("reachability", lambda: _reach(settings))
@@ -261,7 +263,7 @@ def _reach(settings: AgentConfig) -> Finding:
     return Finding("reachability", Status.OK, f"{address} {where}, reached in {took:.0f} ms")
 
 
-def _handshake(subject: Subject) -> Finding:
+def _handshake(subject: CheckedSilo) -> Finding:
     """A TLS handshake as gRPC makes it, with this silo's certificate, and whom the coordinator's certificate names."""
     settings, newest = subject.settings, subject.newest
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -306,7 +308,7 @@ def _handshake(subject: Subject) -> Finding:
     return Finding("TLS", Status.OK, f"{protocol} with {identity}, valid until {ends(pem):%Y-%m-%d %H:%M} UTC")
 
 
-def _clock(greeting: Greeting) -> Finding:
+def _clock(greeting: CoordinatorGreeting) -> Finding:
     if greeting.ahead is None or greeting.within is None:
         text = "the coordinator is of a version that does not tell its time; compare the clocks by hand"
         return Finding("clock", Status.LOOK, text)
@@ -319,7 +321,7 @@ def _clock(greeting: Greeting) -> Finding:
 
 
 # --- the study, here -----------------------------------------------------------------------------------------------
-def policy(subject: Subject) -> Finding:
+def policy(subject: CheckedSilo) -> Finding:
     """Whether the policy in force takes the study's first round, with what the ledger has charged to other studies."""
     held, study = subject.policy(), subject.study
     reasons = []
@@ -365,7 +367,7 @@ def _last_day(entries: tuple[Entry, ...]) -> date | None:
     return max((entry.day for entry in entries if isinstance(entry.event, _CHARGES)), default=None)
 
 
-def ledger(subject: Subject) -> Finding:
+def ledger(subject: CheckedSilo) -> Finding:
     """Whether the ledger is there and whole, with what others cosigned. It is read and not touched.
 
     Raises what `read_history` raises, too, if there is no ledger.
@@ -384,7 +386,7 @@ def ledger(subject: Subject) -> Finding:
     )
 
 
-def machine_memory(subject: Subject) -> Finding:
+def machine_memory(subject: CheckedSilo) -> Finding:
     """What the study may need, against what the machine has in all."""
     needs, total = memory.needed(subject.study).total, machine_bytes()
     text = f"the study may need {-(-needs // _MIB):,} MiB; this machine (or its limit) has {total // _MIB:,} MiB"
@@ -405,13 +407,13 @@ def machine_bytes() -> int:
     return min(total, limit)
 
 
-def disk_need(subject: Subject) -> Finding:
+def disk_need(subject: CheckedSilo) -> Finding:
     """What the study takes on the disk."""
     needs = -(-disk.needed(subject.study) // _MIB)
     return Finding("disk needed", Status.OK, f"the study takes up to {needs:,} MiB in the state folder")
 
 
-def device(subject: Subject) -> Finding:
+def device(subject: CheckedSilo) -> Finding:
     """The device on which the agent would train, and its driver."""
     from silo_agent.learning.device import describe_device, limit_threads
 

@@ -21,7 +21,7 @@ UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnProfile:
     """One column: rows whose cell does not fit, cells that mean "not recorded", and whether it gives the label away.
 
     `tells` is the lower end of an AUC (see `leaks`), of the records that fit; None if too few patients could be
@@ -58,7 +58,7 @@ class Profile:
     left_out: int
     broken: int
     patients: int
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnProfile, ...]
     domains: tuple[Domain, ...]
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ def profile(
     labels = leaks.above_median(records.labels) if schema.label.number is not None else records.labels
     parts = _parts(looked, schema)
     columns = tuple(
-        Column(
+        ColumnProfile(
             name,
             faults.counted[name],
             _missing(looked, schema, name),

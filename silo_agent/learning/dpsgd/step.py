@@ -18,7 +18,7 @@ from silo_agent.learning.dpsgd.noise_ahead import Ahead
 from silo_agent.learning.terms.registry import step_gradient
 
 
-class Step:
+class PrivateStep:
     """Adds up the integers of a step's patients, adds the step's noise, and moves the weights once."""
 
     def __init__(

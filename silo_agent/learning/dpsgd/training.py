@@ -48,7 +48,7 @@ from silo_agent.learning.dpsgd.noise_ahead import Ahead
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.dpsgd.sampling import PatientSampler
 from silo_agent.learning.dpsgd.schedule import learning_rate
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.trained_heads import TrainedHeads
 from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
 from silo_agent.learning.errors import LearningError
@@ -204,7 +204,7 @@ def train_encoder(training: Training, *, mode: Mode, entropy: Entropy, log: Log 
         gradients = run.gradients()
         drawn = run.trained.uploaded(plan, training.kept)
         own = terms.of_steps(plan)
-        step = Step(run.optimizer, run.grid, plan.batch_size, noise, training.rates, terms=own, drawn=drawn)
+        step = PrivateStep(run.optimizer, run.grid, plan.batch_size, noise, training.rates, terms=own, drawn=drawn)
         for _ in range(release.count):
             gradients(step.totals, sampler.draw())
             step.take()

@@ -38,7 +38,7 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 
-class Metrics:
+class MetricSums:
     """Histograms of the shared model's scores, or moments of its errors, over all silos."""
 
     def __init__(self, setting: Setting) -> None:

@@ -31,7 +31,7 @@ _said = Table(
 """How often the silo has bound itself in a study, and the last round in which it takes no part; -1 for none."""
 
 
-class Anchors(Protocol):
+class KeptAnchors(Protocol):
     """The counts beside the ledger (`policies.ledger.anchors`)."""
 
     def of(self, study: str) -> Anchor:
@@ -48,10 +48,10 @@ class Anchored:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._anchors: Anchors | None = None
+        self._anchors: KeptAnchors | None = None
         _metadata.create_all(engine)
 
-    def bind(self, anchors: Anchors) -> None:
+    def bind(self, anchors: KeptAnchors) -> None:
         """Compare with a ledger from now on, and write to it."""
         self._anchors = anchors
 

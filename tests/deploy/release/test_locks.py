@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from deploy.release.errors import ReleaseError
-from deploy.release.locks import ROLES, ROOT, Role, pins
+from deploy.release.locks import ROLES, ROOT, InstalledRole, pins
 
 
 def plain(name):
@@ -56,4 +56,4 @@ def test_a_package_without_a_hash_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("deploy.release.locks.LOCKED", tmp_path)
     (tmp_path / "silo.txt").write_text("numpy==2.4.6\n")
     with pytest.raises(ReleaseError, match=r"numpy==2\.4\.6 is not pinned"):
-        pins(Role("silo", (), cpu=True))
+        pins(InstalledRole("silo", (), cpu=True))

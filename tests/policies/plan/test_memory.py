@@ -6,7 +6,7 @@ import pytest
 
 from policies.plan import shapes
 from policies.plan.memory import MAPS, PART, needed
-from silo_agent.data.images import Scale
+from silo_agent.data.images import PixelScale
 from silo_agent.learning.dpsgd import training
 from support.studies import tiny_study
 
@@ -74,7 +74,7 @@ def test_a_part_of_a_batch_is_what_training_takes_at_once():
 def test_an_image_takes_the_bytes_that_its_range_needs(low, high):
     study = tiny_study(**{**CNN, "data": {"image": IMAGE | {"minimum": low, "maximum": high}}})
     narrow = tiny_study(**CNN)
-    bytes_each = Scale.of(study.data.image).kind().itemsize
+    bytes_each = PixelScale.of(study.data.image).kind().itemsize
     assert needed(study).records - needed(narrow).records == 1000 * 64 * 64 * (bytes_each - 1)
 
 

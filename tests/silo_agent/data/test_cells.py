@@ -8,7 +8,7 @@ from silo_agent.data.cells import (
     MAX_TEXT,
     Absence,
     CodeTable,
-    Spelling,
+    OwnCodes,
     identifier,
     identity_text,
     number,
@@ -124,10 +124,10 @@ def test_nothing_and_truth_tell_a_record_alike_in_csv_and_parquet():
 
 
 def test_a_hospitals_own_code_is_found_as_text_and_as_number_in_csv_and_parquet():
-    spelling = Spelling({"M": 1, "2": "f", "": 0, "u": None, "true": "yes"})
+    spelling = OwnCodes({"M": 1, "2": "f", "": 0, "u": None, "true": "yes"})
     assert [spelling.of(cell) for cell in ("M", " M ", "2", 2, 2.0, "2.0", "", None, "u", True)] == [
         *(1, 1, "f", "f", "f", "f", 0, 0, None, "yes")
     ]
     for other in ("m", "F", 3, "22", 2.5, float("inf")):
         assert spelling.of(other) == other
-    assert Spelling({"007": "a", "7": "b"}).of("7") == "b"
+    assert OwnCodes({"007": "a", "7": "b"}).of("7") == "b"

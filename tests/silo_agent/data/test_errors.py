@@ -2,7 +2,7 @@
 
 import pytest
 
-from silo_agent.data.errors import LISTED, DataError, Fault, Faults, Reason, Reasons
+from silo_agent.data.errors import LISTED, DataError, Fault, Faults, MisfitReason, Reasons
 
 
 def fault(row, column, file="ward.csv"):
@@ -27,8 +27,8 @@ def test_a_reason_has_the_first_fault_and_counts_its_rows_once():
     for row, column in ((5, "age"), (5, "age"), (9, "age"), (7, "group")):
         reasons.add(fault(row, column))
     assert reasons.counted() == (
-        Reason("age", "a number", 2, "'x'", 5, "ward.csv"),
-        Reason("group", "a number", 1, "'x'", 7, "ward.csv"),
+        MisfitReason("age", "a number", 2, "'x'", 5, "ward.csv"),
+        MisfitReason("group", "a number", 1, "'x'", 7, "ward.csv"),
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.documents.study import Image
-from silo_agent.data.images import Images, Scale
+from silo_agent.data.images import Images, PixelScale
 
 bounds = st.tuples(st.floats(-1e4, 1e4), st.floats(1e-3, 1e5)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 whole_bounds = st.tuples(st.integers(-2000, 2000), st.integers(1, 65535)).map(
@@ -17,7 +17,7 @@ whole_bounds = st.tuples(st.integers(-2000, 2000), st.integers(1, 65535)).map(
 
 def through(minimum, maximum, values):
     """Values as they reach the model."""
-    scale = Scale(minimum, maximum)
+    scale = PixelScale(minimum, maximum)
     levels = scale.levels(scale.fractions(np.asarray(values, np.float64)))
     assert levels.dtype == scale.kind
     return Images(levels.reshape(-1, 1, 1, 1), scale.top).take(slice(None)).ravel()
@@ -29,7 +29,7 @@ def test_pixels_become_their_place_in_the_public_range_to_within_half_a_step(bou
     got = through(minimum, maximum, values)
     wanted = 2 * (np.clip(values, minimum, maximum) - minimum) / (maximum - minimum) - 1
     assert np.abs(got).max() <= 1
-    assert np.abs(got - wanted).max() <= 1 / Scale(minimum, maximum).top + 1e-6
+    assert np.abs(got - wanted).max() <= 1 / PixelScale(minimum, maximum).top + 1e-6
 
 
 @given(whole_bounds, st.data())
@@ -65,7 +65,7 @@ def test_order_is_kept_and_the_ends_are_exact(bounds, values):
     ],
 )
 def test_one_byte_holds_a_whole_range_of_up_to_255_and_two_hold_the_rest(minimum, maximum, top, kind):
-    scale = Scale.of(Image(column="i", height=8, width=8, minimum=minimum, maximum=maximum))
+    scale = PixelScale.of(Image(column="i", height=8, width=8, minimum=minimum, maximum=maximum))
     assert (scale.top, scale.kind) == (top, kind)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from silo_agent.config import SqlSource
 from silo_agent.data import dicom_files
 from silo_agent.data.cells import MAX_TEXT
-from silo_agent.data.images import Scale
+from silo_agent.data.images import PixelScale
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.snapshot import forget, read_begun, unpack
 from silo_agent.data.table import Written, name_of
@@ -316,7 +316,7 @@ def scans(tmp_path_factory):
 def test_of_images(scans, rows, room):
     """Also where not all of them find room in memory."""
     schema = scans_schema()
-    scale, image = Scale.of(schema.image), schema.image
+    scale, image = PixelScale.of(schema.image), schema.image
 
     def read(some):
         body = [good(patient) + b"," + cell.encode(errors="surrogateescape") for patient, cell in some]

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from silo_agent.forecast.assumptions import asked_of
-from silo_agent.forecast.forecast import Interval, counted, forecast
+from silo_agent.forecast.forecast import ForecastInterval, counted, forecast
 from silo_agent.forecast.simulated_rounds import Walk
 
 
 def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():
     rng = np.random.default_rng(1)
     draws = rng.normal(0.5, 0.01, (1000, 9))
-    found = [Interval.of(own[:8]) for own in draws]
+    found = [ForecastInterval.of(own[:8]) for own in draws]
     held = np.mean([one.low <= own[8] <= one.high for one, own in zip(found, draws, strict=True)])
     assert held == pytest.approx(0.9, abs=0.03)
 
 
 def test_an_interval_leaves_out_what_is_not_known():
-    assert math.isnan(Interval.of([math.nan]).middle)
-    assert Interval.of([0.6, math.nan]) == Interval(0.6, 0.6, 0.6)
+    assert math.isnan(ForecastInterval.of([math.nan]).middle)
+    assert ForecastInterval.of([0.6, math.nan]) == ForecastInterval(0.6, 0.6, 0.6)
 
 
 def test_noise_costs(raw_study):

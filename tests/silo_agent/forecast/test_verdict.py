@@ -6,12 +6,12 @@ import pytest
 
 from silo_agent.forecast import verdict
 from silo_agent.forecast.assumptions import asked_of
-from silo_agent.forecast.forecast import Forecast, Interval, Row, forecast
+from silo_agent.forecast.forecast import Forecast, ForecastInterval, Row, forecast
 from silo_agent.forecast.verdict import is_coin, is_no_gain, sentences
 
 
 def at(value, reach=0.01):
-    return Interval(value, value - reach, value + reach)
+    return ForecastInterval(value, value - reach, value + reach)
 
 
 def row(mean, plain=0.8, alone=0.6):
@@ -80,7 +80,7 @@ def test_a_hopeless_study_is_told_what_it_takes(raw_study):
 
 def test_a_coin_is_told_by_the_middle_and_the_low_end_together():
     def wide(mean, low):
-        return dataclasses.replace(row(0.6), mean=Interval(mean, low, 2 * mean - low))
+        return dataclasses.replace(row(0.6), mean=ForecastInterval(mean, low, 2 * mean - low))
 
     assert is_coin("auc", wide(0.58, 0.51))
     assert not is_coin("auc", wide(0.58, 0.53))

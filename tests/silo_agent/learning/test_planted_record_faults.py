@@ -26,7 +26,7 @@ from silo_agent.data.split import split
 from silo_agent.learning import each_record
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.gradients import Gradients
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
 from silo_agent.learning.learner import Learner
@@ -225,10 +225,12 @@ def trained(study, records, planted):
     encoding = study.encoder.model_copy(update={"steps": 2, "sampling_rate": 1.0, "learning_rate": 1e-9})
     planted.rows = frozenset([LAST])
     stochastic = encoding.cmi > 0
-    found, take = [], Step.take
+    found, take = [], PrivateStep.take
     with (
         patch.object(
-            Step, "take", lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self)
+            PrivateStep,
+            "take",
+            lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self),
         ),
         # The others' normals must not follow from how many records are drawn.
         patch.object(training, "gaussian", lambda _, shape: np.random.default_rng(0).normal(size=shape)),

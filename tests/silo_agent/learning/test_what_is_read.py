@@ -14,7 +14,7 @@ from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.split import split
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import SEALED_NORM
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
@@ -133,8 +133,8 @@ RECIPES = {
 def test_as_many_noised_steps_are_taken_as_are_charged(tmp_path, monkeypatch, lines, recipe):
     """Every step reads patients, whether it trains the encoder, tables or heads, and each is in the price."""
     taken, logged = [], []
-    take = Step.take
-    monkeypatch.setattr(Step, "take", lambda step: taken.append(step) or take(step))
+    take = PrivateStep.take
+    monkeypatch.setattr(PrivateStep, "take", lambda step: taken.append(step) or take(step))
     learner = learner_of(tmp_path / "silo", lines, **{"recipe": recipe} | RECIPES.get(recipe, {}))
     study, model = learner.study, SharedModel.start(learner.study)
     for number, releases in enumerate(plan(study).rounds):

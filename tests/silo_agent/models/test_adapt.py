@@ -14,12 +14,12 @@ from silo_agent.learning.model.start import begin
 from silo_agent.learning.personal import adapt as adapting
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.models.adapt import adapt, check_output
-from silo_agent.models.evaluate import Cohorts, NoFileError
+from silo_agent.models.evaluate import HospitalCohorts, NoFileError
 from support.local_federation import write_patients
 from support.studies import tiny_study
 
 SLOPES = np.array([[0.0, 6.0], [6.0, 0.0]])
-COHORTS = Cohorts(Division("north-ward", 0.25, ("patient",)), lambda _: None)
+COHORTS = HospitalCohorts(Division("north-ward", 0.25, ("patient",)), lambda _: None)
 
 
 def handed_over(folder, **changes):

@@ -22,14 +22,14 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError, PatientCounts, evaluate
+from silo_agent.models.evaluate import HospitalCohorts, NoFileError, NoModelError, PatientCounts, evaluate
 from silo_agent.models.jackknife import spread
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
 from support.studies import tiny_study
 
 SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
-COHORTS = Cohorts(Division("north-ward", 0.25, ("patient",)), lambda _: None)
+COHORTS = HospitalCohorts(Division("north-ward", 0.25, ("patient",)), lambda _: None)
 
 
 @pytest.fixture(scope="module")

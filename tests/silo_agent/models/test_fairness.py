@@ -10,7 +10,7 @@ from silo_agent.data.sources.data_set import Division
 from silo_agent.data.split import split
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError
+from silo_agent.models.evaluate import HospitalCohorts, NoFileError, NoModelError
 from silo_agent.models.fairness import NoReportError, report
 from silo_agent.models.fairness import _of_sums as of_sums
 from silo_agent.storage.folders import StudyFolder
@@ -37,7 +37,7 @@ def folder(study, tmp_path):
 @pytest.mark.slow
 def test_groups_of_the_held_out_patients_under_both_models(folder, study):
     data = write_patients(folder / "own.csv", np.random.default_rng(1), SLOPES, patients=400)
-    cohorts = Cohorts(Division("north-ward", 0.5, ("patient",)), lambda _: data)
+    cohorts = HospitalCohorts(Division("north-ward", 0.5, ("patient",)), lambda _: data)
     found = report(folder, 2, cohorts)
     (shared,), (personal,) = found.shared, found.personal
     assert (shared.attribute, [group.group for group in shared.groups]) == (
@@ -70,7 +70,7 @@ def test_patients_who_train_appear_in_no_figure_and_each_held_out_patient_does(f
     def reported(lines):
         file = folder / "some.csv"
         file.write_text("\n".join([header, *lines]) + "\n")
-        found = report(folder, 2, Cohorts(Division("north-ward", 0.5, ("patient",)), lambda _: file))
+        found = report(folder, 2, HospitalCohorts(Division("north-ward", 0.5, ("patient",)), lambda _: file))
         return found.held_out, found.shared, found.personal
 
     kept = split(read_fitting_records(whole, study.data, ["patient"]), "north-ward", 0.5)[1].identities
@@ -84,7 +84,7 @@ def test_patients_who_train_appear_in_no_figure_and_each_held_out_patient_does(f
     assert reported([*rows, "x1,nowhere,60,1,1"]) == reported(rows), "a record that does not fit is left out"
     with pytest.raises(DataError, match="column 'group'"):
         reported(["x1,nowhere,60,1,1"])
-    cohorts = Cohorts(Division("north-ward", 0.5, ("patient",)), lambda _: whole)
+    cohorts = HospitalCohorts(Division("north-ward", 0.5, ("patient",)), lambda _: whole)
     assert report(folder, 2, cohorts).personal is not None
     assert report(folder, 2, cohorts, personal_kept=False).personal is None
 
@@ -104,7 +104,7 @@ def test_what_the_sums_say_is_taken_from_this_study_alone(folder, study):
 
 
 def test_what_it_cannot_report_on_is_said(folder, study):
-    cohorts = Cohorts(Division("north-ward", 0.5, ("patient",)), lambda _: None)
+    cohorts = HospitalCohorts(Division("north-ward", 0.5, ("patient",)), lambda _: None)
     with pytest.raises(NoModelError):
         report(folder, 3, cohorts)
     with pytest.raises(NoFileError):

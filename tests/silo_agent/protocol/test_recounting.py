@@ -13,7 +13,7 @@ from crypto.secagg.layout import sealed_values
 from policies.plan.release import plan
 from protos.messages import Part, Place, Signature, Spoilt, Tensor, Upload
 from silo_agent.protocol.recounting import recount, take_note
-from silo_agent.storage.promises import Refusal
+from silo_agent.storage.promises import KeptRefusal
 from support.studies import tiny_study
 
 STUDY = tiny_study()
@@ -68,4 +68,4 @@ def test_an_upload_that_its_silo_has_not_signed_as_it_must_be_is_the_coordinator
         has_signed=lambda _, of: of == values and fault != "unsigned",
     )
     with pytest.raises(OpeningRefused, match="shows no upload of heads that north has signed"):
-        recount(attempt, None, Refusal(SHA, ""))
+        recount(attempt, None, KeptRefusal(SHA, ""))

@@ -12,7 +12,7 @@ from protos.messages import Place, Tensor
 from silo_agent.core.bonds import SurvivorsError
 from silo_agent.storage.errors import SumError
 from silo_agent.storage.keyed.anchored import Anchored
-from silo_agent.storage.promises import Promises, Refusal, key_sums
+from silo_agent.storage.promises import KeptRefusal, Promises, key_sums
 from support.states import DIGESTS, keyed
 
 STUDY, OTHER = "5" * 64, "6" * 64
@@ -229,9 +229,9 @@ def test_an_older_proof_takes_nothing_back(promises):
 
 
 def test_the_first_refusal_of_a_sum_stays_and_is_of_its_attempt_and_tensor_alone(promises):
-    promises.refuse(at(2), HEADS, Refusal(LABEL, ""))
-    promises.refuse(at(2), HEADS, Refusal("b" * 64, "west"))
-    assert promises.refused(at(2), HEADS) == Refusal(LABEL, "")
+    promises.refuse(at(2), HEADS, KeptRefusal(LABEL, ""))
+    promises.refuse(at(2), HEADS, KeptRefusal("b" * 64, "west"))
+    assert promises.refused(at(2), HEADS) == KeptRefusal(LABEL, "")
     assert promises.refused(at(3), HEADS) is promises.refused(at(2), Tensor.ENCODER) is None
 
 

@@ -51,7 +51,7 @@ Start = Callable[[str, list[tuple[str, str]]], object]
 
 
 @dataclass(frozen=True)
-class Reply:
+class EstReply:
     """Status, body and headers of an answer."""
 
     status: HTTPStatus
@@ -100,14 +100,14 @@ class Est:
     ) -> None:
         self._authority, self._stamps, self._clock, self._lists = authority, stamps, clock, _Lists()
         self._pace = _Pace(clock)
-        self._routes: dict[tuple[str, str], Callable[[Environ], Reply]] = {
+        self._routes: dict[tuple[str, str], Callable[[Environ], EstReply]] = {
             ("GET", f"{EST}/cacerts"): self._authorities,
             ("POST", f"{EST}/simpleenroll"): self._enroll,
             ("POST", f"{EST}/simplereenroll"): self._reenroll,
             ("GET", "/authority.pem"): lambda environ: _pem(environ, authority.authority_pem),
             ("GET", "/crls.pem"): lambda environ: _pem(environ, self._newest()),
             ("POST", "/timestamp"): self._timestamp,
-            ("GET", "/healthz"): lambda _: Reply(HTTPStatus.OK, b"ok\n"),
+            ("GET", "/healthz"): lambda _: EstReply(HTTPStatus.OK, b"ok\n"),
         }
 
     def __call__(self, environ: Environ, start: Start) -> Iterable[bytes]:
@@ -117,37 +117,39 @@ class Est:
         start(f"{reply.status.value} {reply.status.phrase}", [("Content-Type", reply.kind), length, *reply.headers])
         return [reply.body]
 
-    def _answer(self, environ: Environ) -> Reply:
+    def _answer(self, environ: Environ) -> EstReply:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         route = self._routes.get((method, path))
         if route is None:
             known = any(path == one for _, one in self._routes)
             status = HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND
-            return Reply(
+            return EstReply(
                 status, b"there is nothing here for such a request; see RFC 7030 and docs/handbook/authority.md\n"
             )
         try:
             return route(environ)
         except CryptoError as error:
             log.info("refused", path=path, why=str(error), caller=environ.get("REMOTE_ADDR", ""))
-            return Reply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
+            return EstReply(HTTPStatus.BAD_REQUEST, f"{error}\n".encode())
         except Exception:
             log.exception("a request failed", path=path)
-            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"the authority failed; its keeper finds why in its log\n")
+            return EstReply(
+                HTTPStatus.INTERNAL_SERVER_ERROR, b"the authority failed; its keeper finds why in its log\n"
+            )
 
-    def _authorities(self, _: Environ) -> Reply:
+    def _authorities(self, _: Environ) -> EstReply:
         return _certificates(self._authority.authority_pem, HTTPStatus.OK)
 
-    def _enroll(self, environ: Environ) -> Reply:
+    def _enroll(self, environ: Environ) -> EstReply:
         token = _token(environ.get("HTTP_AUTHORIZATION", ""))
         if token is None:
             msg = b"give the token that the authority made as the password of HTTP Basic; the user name is not read\n"
             asks = (("WWW-Authenticate", 'Basic realm="FedWard token"'),)
-            return Reply(HTTPStatus.UNAUTHORIZED, msg, headers=asks)
+            return EstReply(HTTPStatus.UNAUTHORIZED, msg, headers=asks)
         pem = self._authority.redeem(_request(environ), Token.parse(token))
         return self._certified(pem, environ)
 
-    def _reenroll(self, environ: Environ) -> Reply:
+    def _reenroll(self, environ: Environ) -> EstReply:
         shown = environ.get("SSL_CLIENT_CERT", "")
         if not shown:
             msg = "show the certificate that is to be renewed, in TLS; for a first one, use simpleenroll with a token"
@@ -155,15 +157,17 @@ class Est:
         if not self._pace.allows(shown):
             again = (("Retry-After", str(int(RENEWAL_SECONDS))),)
             too_often = b"this certificate asks too often; find out which program does, and ask again in a minute\n"
-            return Reply(HTTPStatus.TOO_MANY_REQUESTS, too_often, headers=again)
+            return EstReply(HTTPStatus.TOO_MANY_REQUESTS, too_often, headers=again)
         return self._certified(self._authority.renew(_request(environ), shown.encode()), environ)
 
-    def _timestamp(self, environ: Environ) -> Reply:
+    def _timestamp(self, environ: Environ) -> EstReply:
         if self._stamps is None:
-            return Reply(HTTPStatus.NOT_FOUND, b"this authority makes no timestamps; see docs/handbook/authority.md\n")
-        return Reply(HTTPStatus.OK, self._stamps.answer(_body(environ, "a query (RFC 3161)")), REPLY_TYPE)
+            return EstReply(
+                HTTPStatus.NOT_FOUND, b"this authority makes no timestamps; see docs/handbook/authority.md\n"
+            )
+        return EstReply(HTTPStatus.OK, self._stamps.answer(_body(environ, "a query (RFC 3161)")), REPLY_TYPE)
 
-    def _certified(self, pem: bytes, environ: Environ) -> Reply:
+    def _certified(self, pem: bytes, environ: Environ) -> EstReply:
         certificate = parse_certificate(pem)
         log.info(
             "certified",
@@ -186,19 +190,19 @@ class Est:
             lists.guard.release()
 
 
-def _certificates(pem: bytes, status: HTTPStatus) -> Reply:
+def _certificates(pem: bytes, status: HTTPStatus) -> EstReply:
     """A certs-only CMS message, base64 (RFC 7030, 4.1.3 and 4.2.3)."""
     message = pkcs7.serialize_certificates(parse_certificates(pem), Encoding.DER)
     kind = "application/pkcs7-mime; smime-type=certs-only"
-    return Reply(status, base64.encodebytes(message), kind, (("Content-Transfer-Encoding", "base64"),))
+    return EstReply(status, base64.encodebytes(message), kind, (("Content-Transfer-Encoding", "base64"),))
 
 
-def _pem(environ: Environ, pem: bytes) -> Reply:
+def _pem(environ: Environ, pem: bytes) -> EstReply:
     tag = f'"{hashlib.sha256(pem).hexdigest()}"'
     headers = (("ETag", tag), ("Cache-Control", "no-cache"))
     if environ.get("HTTP_IF_NONE_MATCH") == tag:
-        return Reply(HTTPStatus.NOT_MODIFIED, b"", headers=headers)
-    return Reply(HTTPStatus.OK, pem, "application/x-pem-file", headers)
+        return EstReply(HTTPStatus.NOT_MODIFIED, b"", headers=headers)
+    return EstReply(HTTPStatus.OK, pem, "application/x-pem-file", headers)
 
 
 def _token(header: str) -> str | None:

@@ -17,7 +17,7 @@ import numpy as np
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import rows_of
 from policies.documents.study import DataSchema
-from silo_agent.data.errors import Reason, Reasons
+from silo_agent.data.errors import MisfitReason, Reasons
 from silo_agent.data.reader import Looked, look_at_records
 from silo_agent.data.records import Records
 from silo_agent.data.table import SUFFIXES
@@ -45,12 +45,12 @@ class LeftOut:
     """How many records do not fit the schema, and why, by falling count. A record can have several of the reasons."""
 
     records: int = 0
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[MisfitReason, ...] = ()
 
     @classmethod
     def of(cls, tables: Sequence[Read]) -> Self:
         """Those of several files; the first file that has a reason gives its example."""
-        first: dict[tuple[str, str], Reason] = {}
+        first: dict[tuple[str, str], MisfitReason] = {}
         for own in (reason for table in tables for reason in table.reasons.counted()):
             known = first.setdefault((own.column, own.expected), replace(own, records=0))
             first[own.column, own.expected] = replace(known, records=known.records + own.records)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deploy.local.simulate.silos import Cohorts, Fixed, Held, Silo, identified, of_arrays, rows_of
+from deploy.local.simulate.silos import Cohorts, Fixed, HeldRecords, Silo, identified, of_arrays, rows_of
 from silo_agent.data.records import NOBODY, Records
 from support.studies import tiny_study
 
@@ -27,7 +27,7 @@ def test_arrays_become_records_with_dense_patients():
 
 
 def test_a_patient_is_in_one_cohort_and_another_seed_draws_others():
-    source = Held({"north": some(400)})
+    source = HeldRecords({"north": some(400)})
     study = tiny_study()
     first, again, other = (source.draw(study, seed).silos["north"] for seed in (1, 1, 2))
     assert not set(first.training.identities) & set(first.held_out.identities)

@@ -11,7 +11,7 @@ from deploy.local.simulate.outcome import Exact, Measured, Outcome
 from deploy.local.simulate.summary import MOST_REASONS, RECORDS, TEST_RECORDS, Simulated, as_json, spread, table, title
 from deploy.local.simulate.summary import _plain as plain
 from deploy.local.simulate.summary import why_left_out as why
-from silo_agent.data.errors import Reason
+from silo_agent.data.errors import MisfitReason
 from silo_agent.learning.figures.evaluation import DomainResult, Estimate, Results
 from silo_agent.learning.model.shared import SharedModel
 from support.studies import tiny_study
@@ -43,7 +43,7 @@ def run(seed, first, second, *told):
 
 
 def reason(number, column="age"):
-    return Reason(column, f"a number of {number}", 9 - number, f"'{number}'", 7, "own.csv")
+    return MisfitReason(column, f"a number of {number}", 9 - number, f"'{number}'", 7, "own.csv")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from policies.documents import bounds
 from policies.documents.sections.data import FINEST, LEAST, MOST, DataSchema, DomainColumn, Image, Label, NumericFeature
-from silo_agent.data.images import Images, Scale
+from silo_agent.data.images import Images, PixelScale
 from silo_agent.data.reader import read_fitting_records
 
 getcontext().prec = 60
@@ -268,7 +268,7 @@ def test_a_pixel_of_any_finite_value_becomes_its_place_in_the_range(span, values
         image = Image(column="scan", height=8, width=8, minimum=low, maximum=high)
     except ValidationError:
         return
-    scale = Scale.of(image)
+    scale = PixelScale.of(image)
     pixels = np.array([low, high, *values], np.float64)
     levels = scale.levels(scale.fractions(pixels))
     found = Images(levels.reshape(-1, 1, 1, 1), scale.top).take(slice(None)).ravel()

@@ -1,10 +1,10 @@
 import json
 
-from silo_agent.cli.preflight.findings import Finding, Report, Status
+from silo_agent.cli.preflight.findings import Finding, PreflightReport, Status
 
 
 def report(*found, shared=False):
-    return Report("tiny", "5" * 64, "north", "1", shared, found)
+    return PreflightReport("tiny", "5" * 64, "north", "1", shared, found)
 
 
 TABLES = {"By column": [{"column": "age", "missing": 7}], "By domain": []}

@@ -9,7 +9,7 @@ from policies.ledger.ledger import Ledger
 from policies.plan import disk
 from silo_agent.cli.preflight import private_checks
 from silo_agent.cli.preflight.findings import Status
-from silo_agent.cli.preflight.public_checks import Skipped, Subject, guarded
+from silo_agent.cli.preflight.public_checks import CheckedSilo, Skipped, guarded
 from silo_agent.config import AgentConfig
 from silo_agent.data.sources.sql import RecordError
 from silo_agent.errors import SiloError
@@ -20,7 +20,7 @@ from support.ledgers import NORTH
 
 @pytest.fixture
 def subject(study_file, configure):
-    return Subject(load_study(study_file), AgentConfig.load(configure()), None)
+    return CheckedSilo(load_study(study_file), AgentConfig.load(configure()), None)
 
 
 @pytest.mark.parametrize(("free", "status"), [(1 << 20, Status.FAILS), (1 << 40, Status.OK)])
@@ -31,7 +31,7 @@ def test_the_disk_must_have_room(subject, monkeypatch, free, status):
 
 def test_a_state_folder_that_is_not_there_yet_is_looked_for_above(subject, tmp_path):
     settings = subject.settings.model_copy(update={"state": tmp_path / "a" / "b"})
-    assert private_checks.free_disk(Subject(subject.study, settings, None)).status is Status.OK
+    assert private_checks.free_disk(CheckedSilo(subject.study, settings, None)).status is Status.OK
 
 
 @pytest.mark.parametrize(("free", "status"), [(1, Status.LOOK), (1 << 30, Status.OK)])
@@ -140,7 +140,7 @@ def test_more_patients_than_the_study_allows_for_are_to_be_looked_at(subject):
     def found(most):
         privacy = subject.study.privacy.model_copy(update={"max_patients": most})
         study = subject.study.model_copy(update={"privacy": privacy})
-        return private_checks.data(Subject(study, subject.settings, None))
+        return private_checks.data(CheckedSilo(study, subject.settings, None))
 
     assert found(39).status is Status.LOOK
     assert "; privacy.max_patients is 39" in found(39).text
@@ -161,7 +161,7 @@ def test_without_a_policy_or_a_file_nothing_is_looked_at(subject):
         private_checks.data(subject)
     subject.settings.policy.write_text("version: 1\n")
     with pytest.raises(Skipped, match="the policy fails"):
-        private_checks.data(Subject(subject.study, subject.settings, None))
+        private_checks.data(CheckedSilo(subject.study, subject.settings, None))
 
 
 def test_each_check_has_its_name(subject):

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from crypto.errors import CertificateError
 from crypto.pki.chain import Bundle
 from crypto.pki.revocation import RevocationLists
-from crypto.pki.standing import Standing
+from crypto.pki.standing import CertificateStanding
 from policies.documents.study import load_study
 from policies.ledger.chain import genesis_row, next_entry
 from policies.ledger.cosign import Cosigned, checkpoint
@@ -28,7 +28,7 @@ from silo_agent.cli.preflight import public_checks
 from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
 from silo_agent.learning.device import describe_device
-from silo_agent.protocol.client import Greeting
+from silo_agent.protocol.client import CoordinatorGreeting
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.online import Online
@@ -39,7 +39,7 @@ from support.online import serving as serving_authority
 def subject(study_file, configure):
     def make(**changes):
         settings = AgentConfig.load(configure(**changes))
-        return public_checks.Subject(load_study(study_file), settings, public_checks.load_credential(settings)[0])
+        return public_checks.CheckedSilo(load_study(study_file), settings, public_checks.load_credential(settings)[0])
 
     return make
 
@@ -246,13 +246,16 @@ def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_addre
     ],
 )
 def test_clocks_are_judged_by_what_the_call_can_tell(ahead, within, status):
-    assert public_checks._clock(Greeting("1", ahead, within)).status is status
+    assert public_checks._clock(CoordinatorGreeting("1", ahead, within)).status is status
 
 
 def test_the_clock_says_which_way(monkeypatch):
-    assert "400.0 s behind the coordinator's" in public_checks._clock(Greeting("1", 400.0, 0.1)).text
-    assert "400.0 s ahead of the coordinator's" in public_checks._clock(Greeting("1", -400.0, 0.1)).text
-    assert "0.5 s behind the coordinator's, to within 0.10 s" in public_checks._clock(Greeting("1", 0.5, 0.1)).text
+    assert "400.0 s behind the coordinator's" in public_checks._clock(CoordinatorGreeting("1", 400.0, 0.1)).text
+    assert "400.0 s ahead of the coordinator's" in public_checks._clock(CoordinatorGreeting("1", -400.0, 0.1)).text
+    assert (
+        "0.5 s behind the coordinator's, to within 0.10 s"
+        in public_checks._clock(CoordinatorGreeting("1", 0.5, 0.1)).text
+    )
 
 
 def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority):
@@ -320,7 +323,7 @@ def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path, 
     assert public_checks.load_credential(settings, newest)[1].status is Status.OK
     online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
     bundle = Bundle.read(online.pem)
-    newest = Standing(bundle, RevocationLists.read(online.authority.lists_pem(None), bundle))
+    newest = CertificateStanding(bundle, RevocationLists.read(online.authority.lists_pem(None), bundle))
     assert public_checks.load_credential(settings)[1].status is Status.OK
     assert "was revoked" in public_checks.load_credential(settings, newest)[1].text
     assert (home / "crls.pem").read_bytes() == kept

@@ -22,7 +22,7 @@ from silo_agent.learning.releases import metrics as metrics_module
 from silo_agent.learning.releases.contribution import Setting
 from silo_agent.learning.releases.counts import Counts
 from silo_agent.learning.releases.heads import Heads
-from silo_agent.learning.releases.metrics import Metrics
+from silo_agent.learning.releases.metrics import MetricSums
 from silo_agent.logs import TrainingLog
 from support.entropy import SeededEntropy
 
@@ -59,7 +59,7 @@ def statistics(request, make_study, tmp_path):
         return {
             Tensor.COUNTS: lambda records: Counts(setting).statistic(release, records),
             Tensor.HEADS: lambda records: Heads(setting).statistic(release, records, place, given_model),
-            Tensor.METRICS: lambda records: Metrics(setting).statistic(release, records, given_model),
+            Tensor.METRICS: lambda records: MetricSums(setting).statistic(release, records, given_model),
         }[Tensor(tensor)]
 
     return classes, {name: of(name) for name in ROUNDS}

@@ -7,7 +7,7 @@ from policies.plan.release import encoder_release
 from silo_agent.data.images import Images
 from silo_agent.learning.dpsgd import gradients, training
 from silo_agent.learning.dpsgd.batches import Batches
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
 from silo_agent.learning.outcomes.registry import family_of
@@ -21,10 +21,12 @@ BAD = 0.987654
 def sums(study, records):
     """The integers of two steps that everybody enters, with the noise they were given."""
     plan = study.encoder.model_copy(update={"steps": 2, "sampling_rate": 1.0, "learning_rate": 1e-9})
-    found, take = [], Step.take
+    found, take = [], PrivateStep.take
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Step, "take", lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self)
+            PrivateStep,
+            "take",
+            lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self),
         )
         train_encoder(
             Training(

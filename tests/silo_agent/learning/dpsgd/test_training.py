@@ -11,7 +11,7 @@ from policies.plan.release import plan as plan_of
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.batches import Batches
 from silo_agent.learning.dpsgd.schedule import learning_rate
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import SEALED_NORM, Training, sum_gradients, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.fixture
 def silent(monkeypatch):
     """DP-SGD without its noise: clipping can be seen. It exists in this file alone."""
-    monkeypatch.setattr(Step, "draw", lambda _: None)
+    monkeypatch.setattr(PrivateStep, "draw", lambda _: None)
 
 
 KINDS = [
@@ -274,8 +274,8 @@ def watched(monkeypatch, study, records):
     with monkeypatch.context() as patch:
         for kind, method, note in (
             (training.PatientSampler, "draw", lambda _, rows: drawn.append(rows)),
-            (Step, "draw", lambda _, noise: noises.append(noise)),
-            (Step, "take", lambda self, _: left.append(flat(self.params))),
+            (PrivateStep, "draw", lambda _, noise: noises.append(noise)),
+            (PrivateStep, "take", lambda self, _: left.append(flat(self.params))),
         ):
             patch.setattr(kind, method, noted(getattr(kind, method), note))
         update = train(study, records, steps=7).vector
@@ -493,8 +493,8 @@ def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(make_study, m
     plan = {"steps": 3, "sampling_rate": 0.5, "clip": 0.4, "noise": 0.7}
     whole = train(study, records, **plan).vector
     drawn, taken = [], []
-    draw, take = Step.draw, Batches.take
-    monkeypatch.setattr(Step, "draw", lambda self: drawn.append(1) or draw(self))
+    draw, take = PrivateStep.draw, Batches.take
+    monkeypatch.setattr(PrivateStep, "draw", lambda self: drawn.append(1) or draw(self))
     monkeypatch.setattr(Batches, "take", lambda self, rows: taken.append((len(rows), take(self, rows))) or taken[-1][1])
     monkeypatch.setattr(training, "_steady_rows", lambda *_: size)
     parts = train(study, records, **plan).vector
@@ -555,7 +555,7 @@ def test_images_are_taken_step_by_step(make_study, make_records, monkeypatch):
 @pytest.mark.parametrize("cmi", [0.0, 0.2])
 def test_without_noise_nothing_is_drawn_and_clipping_stays(make_study, make_records, monkeypatch, cmi):
     study, records = make_study(cmi=cmi), make_records(30)
-    monkeypatch.setattr(Step, "draw", lambda _: None)
+    monkeypatch.setattr(PrivateStep, "draw", lambda _: None)
     expected = train(study, records, clip=0.3).vector
     monkeypatch.undo()
     asked = []

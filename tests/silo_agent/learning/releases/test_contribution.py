@@ -17,13 +17,13 @@ from silo_agent.learning.releases.contribution import Setting
 from silo_agent.learning.releases.counts import Counts, noised_counts
 from silo_agent.learning.releases.encoder import UPDATE_STEPS, EncoderUpdates
 from silo_agent.learning.releases.heads import Heads
-from silo_agent.learning.releases.metrics import Metrics
+from silo_agent.learning.releases.metrics import MetricSums
 from silo_agent.learning.releases.noising import SumGrid, draw, summed
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.errors import LocalFileError
 from support.entropy import SeededEntropy
 
-KINDS = {Tensor.COUNTS: Counts, Tensor.HEADS: Heads, Tensor.ENCODER: EncoderUpdates, Tensor.METRICS: Metrics}
+KINDS = {Tensor.COUNTS: Counts, Tensor.HEADS: Heads, Tensor.ENCODER: EncoderUpdates, Tensor.METRICS: MetricSums}
 EVERY = pytest.mark.parametrize("tensor", KINDS)
 
 

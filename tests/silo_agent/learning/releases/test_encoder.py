@@ -14,7 +14,7 @@ from protos.messages import Place
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.dpsgd import gradients
 from silo_agent.learning.dpsgd.clipping import StepGrid
-from silo_agent.learning.dpsgd.step import Step
+from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import Training
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
@@ -129,14 +129,14 @@ def test_nothing_of_a_record_passes_beside_the_noised_step(make_records, tmp_pat
         assert (one != other) == (study.composition.shares or isinstance(one, tuple)), "one zero is summed"
     assert max(norms) <= StepGrid.of(study.encoder.clip, study.encoder.noise).norm
 
-    take = Step.take
+    take = PrivateStep.take
 
     def emptied(self):
         for total in self.totals:
             total.zero_()
         take(self)
 
-    monkeypatch.setattr(Step, "take", emptied)
+    monkeypatch.setattr(PrivateStep, "take", emptied)
     same = [trained(study, tmp_path / f"without {n}", records) for n, records in enumerate(cohorts)]
     assert same[0] == same[1]
 

@@ -17,7 +17,7 @@ from silo_agent.learning.releases import steady_features as steady
 from silo_agent.learning.releases.contribution import Setting
 from silo_agent.learning.releases.counts import Counts
 from silo_agent.learning.releases.heads import Heads
-from silo_agent.learning.releases.metrics import Metrics
+from silo_agent.learning.releases.metrics import MetricSums
 from silo_agent.learning.releases.steady_features import steady_features
 from silo_agent.logs import TrainingLog
 from support.entropy import SeededEntropy
@@ -81,7 +81,7 @@ def test_the_metrics_sums_count_what_the_model_predicts(make_study, make_records
     study, records = make_study(**DRAWN), make_records(40)
     model = model_of(study)
     setting = Setting(study, tmp_path, SeededEntropy(1), torch.device("cpu"), TrainingLog(tmp_path / "log"))
-    found = Metrics(setting).statistic(plan(study).release(plan(study).last, Tensor.METRICS), records, model)
+    found = MetricSums(setting).statistic(plan(study).release(plan(study).last, Tensor.METRICS), records, model)
     said = model.predict(records.inputs, records.domains)
     whole = score_histograms(
         said, records.labels, records.domains, records.weights, model.family, count=3, bins=study.evaluation.bins
@@ -130,7 +130,7 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
         asked = {
             Tensor.COUNTS: lambda own: Counts(setting).statistic(release, own),
             Tensor.HEADS: lambda own: Heads(setting).statistic(release, own, place, model),
-            Tensor.METRICS: lambda own: Metrics(setting).statistic(release, own, model),
+            Tensor.METRICS: lambda own: MetricSums(setting).statistic(release, own, model),
         }[tensor]
         return asked(records), [asked(own) for own in patients]
 
