@@ -198,7 +198,7 @@ class HeadPlan(Closed):
         Field(ge=0, le=1),
         About(
             "`feddar-sa`: added to the summed curvature, holds a head where hardly any patient tells",
-            comment="of those steps: keeps heads from growing without bounds",
+            comment="feddar-sa: added to the summed curvature; keeps heads where hardly any patient tells",
             unit="share of the mean eigenvalue",
             change="many weights for few patients: more",
             since="0.6",
