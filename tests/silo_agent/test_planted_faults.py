@@ -5,13 +5,12 @@ Five silos, one colluder, three at least: T = 4 must sign and reveal.
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
 from protos.messages import Tensor
 from protos.steps import Task
-from support.planted import FIVE, FOUR, goes_on, refused, standing
+from support.planted import FIVE, FOUR, refused, standing
 from support.sessions import flipped
 
 pytestmark = pytest.mark.sampled
@@ -64,89 +63,6 @@ def refused_by_all(coordinator, silos, place, roster, tensor):
     assert standing(silos) == stood
 
 
-def without_one(given):
-    return [given[name] for name in given if name != "south"]
-
-
-def with_one_twice(given):
-    return [*given.values(), given["south"]]
-
-
-def with_one_in_place_of_another(given):
-    return [given["west" if name == "south" else name] for name in given]
-
-
-def with_one_altered(given):
-    return list({**given, "south": flipped(given["south"], 5)}.values())
-
-
-def foreign(content):
-    """As well-formed as any: in every ring a word may have any of these values, or, as a residue, its first bits."""
-    return np.random.default_rng(1).integers(0, 64, len(content), np.uint8).tobytes()
-
-
-def with_a_strangers(given):
-    return [*given.values(), foreign(given["south"])]
-
-
-def with_a_strangers_in_place_of_one(given):
-    return list({**given, "south": foreign(given["south"])}.values())
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        without_one,
-        with_one_twice,
-        with_one_in_place_of_another,
-        with_one_altered,
-        with_a_strangers,
-        with_a_strangers_in_place_of_one,
-    ],
-)
-@RINGS
-def test_a_sum_that_is_not_the_survivors_is_refused_by_all(five, tensor, sealing, fault):
-    coordinator, silos = five(encoder={"sealing": sealing})
-    coordinator.run_round(0)
-    place, roster = gathered(coordinator, tensor, 1)
-    coordinator.add(place, tensor, fault(uploads(coordinator, place, tensor)))
-    refused_by_all(coordinator, silos, place, roster, tensor)
-    goes_on(coordinator, silos, 1, attempt=2)
-
-
-@pytest.mark.parametrize("before", [(2, 1), (1, 1)], ids=["attempt", "round"])
-@RINGS
-def test_a_sum_with_an_upload_of_an_earlier_attempt_or_round_is_refused_by_all(five, tensor, sealing, before):
-    coordinator, silos = five(encoder={"sealing": sealing})
-    for number in (0, 1):
-        coordinator.run_round(number)
-    gathered(coordinator, tensor, 2)
-    place, roster = gathered(coordinator, tensor, 2, attempt=2)
-    old = uploads(coordinator, coordinator.place(*before), tensor)
-    given = {**uploads(coordinator, place, tensor), "south": old["south"]}
-    coordinator.add(place, tensor, list(given.values()))
-    refused_by_all(coordinator, silos, place, roster, tensor)
-
-
-def fitted(content, size):
-    """Cut, or said again, until it has the size of what it stands for."""
-    return (content * (size // len(content) + 1))[:size]
-
-
-@pytest.mark.parametrize("all_of_them", [False, True], ids=["one", "all"])
-@RINGS
-def test_a_sum_with_uploads_of_another_tensor_is_refused_by_all(five, tensor, sealing, all_of_them):
-    """The round's heads in the encoder's sum, the counts of the round before in the heads'."""
-    coordinator, silos = five(encoder={"sealing": sealing})
-    coordinator.run_round(0)
-    place, roster = gathered(coordinator, tensor, 1)
-    given = uploads(coordinator, place, tensor)
-    swapped = (place, Tensor.HEADS) if tensor is Tensor.ENCODER else (coordinator.place(0), Tensor.COUNTS)
-    others = {name: fitted(other, len(given[name])) for name, other in uploads(coordinator, *swapped).items()}
-    coordinator.add(place, tensor, list((others if all_of_them else {**given, "south": others["south"]}).values()))
-    refused_by_all(coordinator, silos, place, roster, tensor)
-
-
 @pytest.mark.parametrize("tensor", [Tensor.HEADS, Tensor.ENCODER])
 def test_a_sum_with_another_byte_is_refused_or_is_the_very_sum(five, tensor):
     """What it may change are the lowest bits of a ciphertext, which are noise, or a check's bits above 2^64."""
@@ -169,23 +85,6 @@ def test_a_sum_with_another_byte_is_refused_or_is_the_very_sum(five, tensor):
     coordinator.ask("polar", coordinator.work(Task.OPEN, place, roster, tensor))
     assert not coordinator.said("polar").dispute
     assert models <= {coordinator.said("polar").model}
-
-
-def test_a_sum_of_another_length_is_refused(five):
-    coordinator, silos = five()
-    place, roster = coordinator.begin(0)
-    coordinator.sum_up(place, roster, Tensor.COUNTS)
-    honest = coordinator.content[place, "sum-counts", ""]
-    shorter, longer = ("frame", "counts of round 0, attempt 1"), ("out_of_turn", "the study implies at most")
-    for name, content, (reason, says) in (
-        ("north", honest[:-1], shorter),
-        ("south", honest + b"1", longer),
-        ("west", honest * 2, longer),
-    ):
-        coordinator.content[place, "sum-counts", ""] = content
-        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.COUNTS))
-        refused(coordinator, name, Task.OPEN, reason, says)
-        assert not silos[name].model(0).exists()
 
 
 @pytest.mark.parametrize("how", ["swapped", "astray"])
@@ -252,24 +151,6 @@ def test_two_silos_with_different_participants_reveal_nothing(five):
         refused(coordinator, name, Task.REVEAL, "opening", f"{many} silos have signed who is in the sum, but 4 must")
         assert (place, "note-reveal-heads") not in silos[name].client.uploads
     assert standing(silos) == stood
-
-
-@pytest.mark.parametrize(
-    ("participants", "reason"),
-    [
-        (("north", "south"), "roster"),
-        (("east", "polar", "south", "west"), "out_of_turn"),
-        (("east", "north", "polar", "stranger"), "out_of_turn"),
-    ],
-)
-def test_unfit_participants_are_refused_before_anything_is_charged_or_sent(five, participants, reason):
-    coordinator, silos = five()
-    place, roster = coordinator.begin(0)
-    asked = coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS)
-    coordinator.ask("north", replace(asked, participants=participants))
-    refused(coordinator, "north", Task.CONTRIBUTE, reason)
-    assert silos["north"].charges == []
-    assert (place, "counts") not in silos["north"].client.uploads
 
 
 # --- lies about a dropout ---------------------------------------------------------------------------------------------

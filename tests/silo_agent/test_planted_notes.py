@@ -6,7 +6,6 @@ Five silos, one colluder, three at least: T = 4 must sign and reveal.
 from dataclasses import replace
 
 import pytest
-from structlog.testing import capture_logs
 
 from crypto.secagg import unmasking
 from crypto.secagg.words import Word
@@ -32,119 +31,10 @@ def refused(coordinator, silo, task, *reasons, says=()):
         assert words in why, why
 
 
-def halfway(note):
-    return flipped(note, len(note) // 2)
-
-
-def cut(note):
-    return note[:-100]
-
-
 # --- greetings and keys -----------------------------------------------------------------------------------------------
-def greeted(coordinator, number=0, attempt=1):
-    place = coordinator.place(number, attempt)
-    roster = coordinator.offer(place)
-    asked = coordinator.work(Task.GREET, place, roster)
-    coordinator.collect(Task.GREET, place, FIVE, asked, "note-greeting")
-    return place, roster
-
-
-@pytest.mark.parametrize("fault", [halfway, cut, "south"])
-@pytest.mark.parametrize("task", [Task.DEAL, Task.TAKE])
-def test_a_greeting_that_was_altered_or_swapped_is_refused_by_those_it_is_for(five, task, fault):
-    """East's greeting is for all later names; north deals, west takes."""
-    coordinator, silos = five()
-    place, roster = greeted(coordinator)
-    slot = (place, "note-greeting", "east")
-    honest = coordinator.content[slot]
-    if task is Task.TAKE:
-        deal = coordinator.work(Task.DEAL, place, roster, actor="north")
-        coordinator.collect(Task.DEAL, place, ("north",), deal, "note-keys")
-    given = coordinator.content[place, "note-greeting", fault] if isinstance(fault, str) else fault(honest)
-    coordinator.content[slot] = given
-    silo = "north" if task is Task.DEAL else "west"
-    coordinator.ask(silo, coordinator.work(task, place, roster, actor="north"))
-    refused(coordinator, silo, task, "roster", "signature", says=("'east'",))
-    assert (place, "note-keys") not in silos["west"].client.uploads
-    coordinator.run_round(0, attempt=2)
-    assert len({s.model(0).read_bytes() for s in silos.values()}) == 1
-
-
-def test_a_greeting_to_an_earlier_roster_is_refused(five):
-    coordinator, silos = five()
-    before, _ = greeted(coordinator)
-    old = coordinator.content[before, "note-greeting", "east"]
-    silos["polar"].session_lost()
-    place, roster = greeted(coordinator, attempt=2)
-    assert coordinator.content[place, "note-greeting", "east"] != old
-    coordinator.content[place, "note-greeting", "east"] = old
-    coordinator.ask("north", coordinator.work(Task.DEAL, place, roster, actor="north"))
-    refused(coordinator, "north", Task.DEAL, "signature", says=("'east'", "for this roster"))
-
-
-def test_a_greeting_that_is_not_offered_is_refused(five):
-    coordinator, _ = five()
-    place, roster = greeted(coordinator)
-    del coordinator.content[place, "note-greeting", "east"]
-    coordinator.ask("north", coordinator.work(Task.DEAL, place, roster, actor="north"))
-    refused(coordinator, "north", Task.DEAL, "roster", says=("greeting of 'east' is missing",))
-
-
-@pytest.mark.parametrize("fault", [halfway, cut])
-def test_a_key_package_that_was_altered_is_refused(five, fault):
-    coordinator, _ = five()
-    place, roster = greeted(coordinator)
-    deal = coordinator.work(Task.DEAL, place, roster, actor="north")
-    coordinator.collect(Task.DEAL, place, ("north",), deal, "note-keys")
-    honest = coordinator.content[place, "note-keys", "north"]
-    coordinator.content[place, "note-keys", "north"] = fault(honest)
-    coordinator.ask("west", coordinator.work(Task.TAKE, place, roster, actor="north"))
-    refused(coordinator, "west", Task.TAKE, "recovery")
-    coordinator.content[place, "note-keys", "south"] = honest
-    coordinator.ask("polar", coordinator.work(Task.TAKE, place, roster, actor="south"))
-    refused(coordinator, "polar", Task.TAKE, "recovery")
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------
-def of_another(coordinator, place):
-    return coordinator.content[place, "note-shares", "west"]
-
-
-def of_before(coordinator, place):
-    return coordinator.content[replace(place, attempt=1), "note-shares", "south"]
-
-
-def altered(coordinator, place):
-    return halfway(coordinator.content[place, "note-shares", "south"])
-
-
-def cut_off(coordinator, place):
-    return cut(coordinator.content[place, "note-shares", "south"])
-
-
-@pytest.mark.parametrize("fault", [of_another, of_before, altered, cut_off])
-def test_shares_that_are_not_the_silos_of_this_attempt_are_refused_before_anything_is_charged(five, fault):
-    coordinator, silos = five()
-    coordinator.begin(0)
-    place, roster = coordinator.begin(0, attempt=2)
-    coordinator.content[place, "note-shares", "south"] = fault(coordinator, place)
-    for name in FIVE:
-        coordinator.ask(name, coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
-        refused(coordinator, name, Task.CONTRIBUTE, "recovery", says=("'south'",))
-        assert "without 'south'" not in coordinator.said(name).explanation, "who changed it is not known"
-        assert silos[name].charges == []
-        assert (place, "counts") not in silos[name].client.uploads
-    coordinator.keyed = ()
-    coordinator.run_round(0, attempt=3)
-
-
-def test_shares_that_are_not_offered_are_refused_by_name(five):
-    coordinator, silos = five()
-    place, roster = coordinator.begin(0)
-    del coordinator.content[place, "note-shares", "south"]
-    coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
-    refused(coordinator, "north", Task.CONTRIBUTE, "out_of_turn", says=("never offered the shares of south",))
-    assert silos["north"].charges == []
 
 
 def test_shares_that_came_first_count_whatever_is_offered_later(five):
@@ -290,46 +180,11 @@ FAULTS = pytest.mark.parametrize(
 
 
 @FAULTS
-def test_reveals_that_are_not_the_silos_of_this_sum_do_not_open_it(five, fault):
-    coordinator, silos = five()
-    place, roster = revealed(coordinator)
-    for name, note in fault(coordinator, place).items():
-        coordinator.content[place, "note-reveal-encoder", name] = note
-    for name in FIVE:
-        stood = silos[name].running.standing.digest
-        with capture_logs() as logs:
-            coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER))
-        refused(coordinator, name, Task.OPEN, "recovery", says=("3 of the 4", "ignored: polar, south"))
-        assert "without" not in coordinator.said(name).explanation, "the coordinator may have changed them"
-        (logged,) = [entry for entry in logs if entry["event"] == "disputed"]
-        assert (logged["task"], logged["tensor"], logged["round"]) == (Task.OPEN, Tensor.ENCODER, 1)
-        assert (coordinator.said(name).place, coordinator.said(name).tensor) == (place, Tensor.ENCODER)
-        assert silos[name].running.standing.digest == stood
-        assert not silos[name].model(1).exists()
-    coordinator.keyed = ()
-    coordinator.run_round(1, attempt=2)
-
-
-@FAULTS
 def test_one_reveal_that_is_none_does_no_harm(five, fault):
     coordinator, _ = five()
     place, roster = revealed(coordinator)
     coordinator.content[place, "note-reveal-encoder", "south"] = fault(coordinator, place)["south"]
     assert len(coordinator.open(place, roster, Tensor.ENCODER)) == 1
-
-
-def test_reveals_of_an_earlier_attempt_do_not_open_a_sum(five):
-    coordinator, silos = five()
-    before, _ = revealed(coordinator)
-    place, roster = coordinator.begin(1, attempt=2)
-    coordinator.run_tensor(place, roster, Tensor.HEADS)
-    coordinator.sum_up(place, roster, Tensor.ENCODER)
-    for name in ("north", "south"):
-        coordinator.content[place, "note-reveal-encoder", name] = reveal(coordinator, before, name)
-    for name in FIVE:
-        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER))
-        refused(coordinator, name, Task.OPEN, "recovery", says=("ignored: north, south",))
-        assert not silos[name].model(1).exists()
 
 
 def test_a_reveal_cannot_be_offered_twice_under_one_name(five):
@@ -338,16 +193,6 @@ def test_a_reveal_cannot_be_offered_twice_under_one_name(five):
     asked = coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER)
     with pytest.raises(MessageError, match="name something twice"):
         replace(asked, parts=(*asked.parts, asked.parts[-1]))
-
-
-def test_a_sum_is_opened_only_where_it_is_offered(five):
-    coordinator, _ = five()
-    place, roster = revealed(coordinator)
-    asked = coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER)
-    coordinator.ask("north", replace(asked, parts=tuple(part for part in asked.parts if part.silo)))
-    refused(coordinator, "north", Task.OPEN, "out_of_turn", says=("offers no sum of encoder",))
-    coordinator.ask("south", replace(asked, parts=tuple(part for part in asked.parts if not part.silo)))
-    refused(coordinator, "south", Task.OPEN, "recovery", says=("0 of the 4",))
 
 
 def test_a_reveal_asked_for_again_is_the_same_and_with_other_survivors_is_refused(five):
