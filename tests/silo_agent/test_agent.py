@@ -22,6 +22,7 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor, Work
 from protos.steps import Note, Task
 from silo_agent import agent as agents
+from silo_agent.data.sources.data_set import DataSet
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
@@ -721,14 +722,14 @@ def test_a_file_of_records_that_cannot_be_opened_makes_nobody_wait(federation, m
     north = silos["north"]
     monkeypatch.setattr(north.agent, "_wait", lambda _: pytest.fail("the agent waited"))
 
-    def no_files():
-        raise OSError(errno.EMFILE, "Too many open files", "patients.csv")
+    read = DataSet.cohorts
 
-    read = Learner._read_records
+    def unless_it_is_norths(data_set, *given, **named):
+        if data_set.source == north.data:
+            raise OSError(errno.EMFILE, "Too many open files", "patients.csv")
+        return read(data_set, *given, **named)
 
-    monkeypatch.setattr(
-        Learner, "_read_records", lambda learner: no_files() if learner._data == north.data else read(learner)
-    )
+    monkeypatch.setattr(DataSet, "cohorts", unless_it_is_norths)
     coordinator.run_round(0)
     assert not any(confirm.dispute for confirm in north.client.confirms)
     assert north.gate.ledger.fault is not None, "noise alone was sent"

@@ -307,7 +307,7 @@ def lists(survivors: Sequence[str], task: Task, *silos: str) -> Told:
 
 
 def with_sum(tensor: Tensor, change: Callable[[Scene, dict[str, bytes]], list[bytes]]) -> Told:
-    """Something else is added up than what all have sent; it is signed and revealed as ever, and all are asked to open."""
+    """Something else is added up than what all have sent; it is signed, revealed and to be opened as ever."""
 
     def told(scene):
         uploads = {name: scene.coordinator.clients[name].uploads[scene.place, str(tensor)] for name in FIVE}
@@ -410,7 +410,8 @@ UPLOADS = {
 def sums(tensor, sealing, *, fast):
     """Every sum that is not the survivors', of a tensor under a seal."""
     others = {
-        f"with-{which}-of-another-tensor": other_tensor(tensor, of) for which, of in (("one", ["south"]), ("all", FIVE))
+        "with-one-of-another-tensor": other_tensor(tensor, ["south"]),
+        "with-all-of-another-tensor": other_tensor(tensor, FIVE),
     }
     first = {name: (gathered_of(tensor), change, 1, 1) for name, change in (UPLOADS | others).items()}
     late = {
