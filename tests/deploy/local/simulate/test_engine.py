@@ -91,8 +91,8 @@ def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(
     monkeypatch.setattr(
         local_silos,
         "Learner",
-        lambda study, data, *given, draws, **named: Learner(
-            study, data, *given, draws=FreshDraws(RepeatableEntropy(7, data.stem)), **named
+        lambda study, data_set, *given, draws, **named: Learner(
+            study, data_set, *given, draws=FreshDraws(RepeatableEntropy(7, data_set.source.stem)), **named
         ),
     )
     authority = make_authority(tmp_path / "consortium")
