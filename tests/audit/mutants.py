@@ -438,7 +438,11 @@ def sealed_steps_sent_again() -> Iterator[None]:
     step = planned.encoder_release
 
     with patch.object(planned, "encoder_release", lambda *given: replace(step(*given), resendable=True)):
-        yield
+        planned.plan.cache_clear()  # the plans of studies that were asked for before
+        try:
+            yield
+        finally:
+            planned.plan.cache_clear()
 
 
 @contextmanager
