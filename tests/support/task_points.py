@@ -6,12 +6,14 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from protos.messages import Tensor
 from protos.steps import Task
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.tasks import Tasks
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,15 @@ class TaskCrash:
         Tasks.report = self._watched(report, before="", after="told")  # type: ignore[method-assign]  # the same, watched
 
     def _watched(
-        self, half: Callable[[Tasks, Attempt], None], *, before: str, after: str
-    ) -> Callable[[Tasks, Attempt], None]:
-        def watched(tasks: Tasks, attempt: Attempt) -> None:
+        self, half: Callable[[Tasks, Attempt], R], *, before: str, after: str
+    ) -> Callable[[Tasks, Attempt], R]:
+        def watched(tasks: Tasks, attempt: Attempt) -> R:
             work, place = attempt.work, attempt.place
             due = (work.task, work.tensor, place.round) == (self.task, self.tensor, self.round)
             self._die(due and self.when == before)
-            half(tasks, attempt)
+            done = half(tasks, attempt)
             self._die(due and self.when == after)
+            return done
 
         return watched
 
