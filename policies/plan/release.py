@@ -178,7 +178,8 @@ class Plan:
         return (release for releases in self.rounds for release in releases)
 
 
-@lru_cache(maxsize=64)
+# Few: a study that no policy has allowed may be large, and whoever offers many must not fill the memory with them.
+@lru_cache(maxsize=8)
 def plan(study: Study) -> Plan:
     """The releases of every round of a study, round 0 first. They are computed once for as long as a study is used."""
     domains = len(study.data.domains)
