@@ -89,5 +89,5 @@ def test_an_opacus_that_is_loaded_already_stays_as_it_is():
 
 @pytest.mark.slow
 def test_an_opacus_that_wants_more_than_was_left_in_is_loaded_whole():
-    short = "from silo_agent.learning import light_imports\nlean._UNUSED['torch.distributed.tensor'] = ()\n"
+    short = "from silo_agent.learning import light_imports\nlight_imports._UNUSED['torch.distributed.tensor'] = ()\n"
     assert said(short + LEAN + ASK) == "True False True\n"
