@@ -21,7 +21,7 @@ CHANGE = {
 """Those whose objects change while they are used."""
 COMPARED = {
     "silo_agent/data/profiling/profile.py:Profile",
-    "silo_agent/data/reader.py:Looked",
+    "silo_agent/data/reader.py:Reading",
     "silo_agent/data/table.py:Table",
     "silo_agent/learning/dpsgd/training.py:EncoderUpdate",
     "silo_agent/protocol/key_store.py:Dealt",

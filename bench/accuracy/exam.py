@@ -64,11 +64,11 @@ class Made:
         source = load_source(STUDY)
         with tempfile.TemporaryDirectory(prefix="fedward-exam-") as folder:
             made = cohort.generate(Path(folder), seed)
-            tests = [read_records(file, study.data) for file in made.tests.values()]
+            tests = [read_records(file, study.data).whole() for file in made.tests.values()]
             silos = {}
             for name, file in zip(study.silos, made.sites, strict=True):
                 data_set = source.policy_of(name).data_set
-                silos[name] = Silo(*split(read_records(file, study.data), data_set.id, data_set.holdout))
+                silos[name] = Silo(*split(read_records(file, study.data).whole(), data_set.id, data_set.holdout))
         return Cohorts(silos, pooled(tests))
 
 

@@ -64,7 +64,7 @@ def draw_cohorts(source: DemoSource, files: Mapping[str, Path], name: str) -> Co
     for silo, file in files.items():
         policy = silo_policy(policy_text(source, name), silo, source.study_file)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
-        records = read_records(file, source.study.data, identified_by, written=written)
+        records = read_records(file, source.study.data, identified_by, written=written).whole()
         centre = flamby.read_centre(file)
         training[silo], held_out[silo] = split(records, policy.data_set.id, policy.data_set.holdout)
         held = np.isin(records.identities, held_out[silo].identities)

@@ -76,7 +76,7 @@ def main() -> int:
     cohorts = read_cohorts(source, sites, write_tests(out / "tests", tests))
     everyone = np.arange(len(tests[1]))
     unseen = write_digits(out / "unseen", tests, everyone, np.full(len(everyone), UNSEEN), named=NEAREST)
-    strangers = read_records(unseen, source.study.data)
+    strangers = read_records(unseen, source.study.data).whole()
     began = time.monotonic()
     outcomes = simulate_seeds(source.study, Fixed(cohorts), range(1, given.seeds + 1), workers=given.workers)
     seconds = time.monotonic() - began
@@ -207,8 +207,8 @@ def read_cohorts(source: DemoSource, sites: Mapping[str, Path], test: Path) -> C
     silos = {}
     for name, file in sites.items():
         own = source.policy_of(name).data_set
-        silos[name] = Silo(*split(read_records(file, schema, own.identified_by), own.id, own.holdout))
-    return Cohorts(silos, read_records(test, schema))
+        silos[name] = Silo(*split(read_records(file, schema, own.identified_by).whole(), own.id, own.holdout))
+    return Cohorts(silos, read_records(test, schema).whole())
 
 
 def _range(values: Sequence[float]) -> str:

@@ -29,7 +29,7 @@ from deploy.local.simulate.many import each_seed
 from deploy.local.simulate.outcome import Measured, mean, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, load_study
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.learning.model.shared import SharedModel
 
@@ -133,9 +133,9 @@ class Cohort:
             made = generate(folder, seed)
             join_files([made.tests[group] for group in GROUPS], folder / "test.csv")
             schema = study.data
-            sites = [read_fitting_records(path, schema, ["patient_id"]) for path in made.sites]
+            sites = [read_records(path, schema, ["patient_id"]).records for path in made.sites]
             silos = {silo: Silo.split(own, silo, HOLDOUT) for silo, own in zip(study.silos, sites, strict=True)}
-            return Cohorts(silos, read_fitting_records(folder / "test.csv", schema, ["patient_id"]))
+            return Cohorts(silos, read_records(folder / "test.csv", schema, ["patient_id"]).records)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -133,7 +133,7 @@ class Demo:
         """FedAvg with DP-SGD at the same epsilon, and every hospital alone without privacy, on the same records."""
         study = self._source.study
         training = [training_records(self._source, silo, file) for silo, file in files.items()]
-        public = [read_records(test, study.data) for test in self._tests]
+        public = [read_records(test, study.data).whole() for test in self._tests]
         average = baselines.fedavg(training, public, study, target, seed=self._request.seed, network=baselines.NETWORK)
         alone = baselines.alone(training, public)
         spread = tuple(

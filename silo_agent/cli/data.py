@@ -25,7 +25,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.data.reader import Looked
+    from silo_agent.data.reader import Reading
 
 data_app = typer.Typer(
     help="Check the hospital's data against a study, or take a person out. The output must stay in the hospital.",
@@ -45,7 +45,7 @@ def data_check(
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
     from silo_agent.data.errors import DataAbsentError, DataError, Faults
-    from silo_agent.data.reader import look_at_records
+    from silo_agent.data.reader import read_records
     from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
     from silo_agent.oversight.approval import policy_of_agent
@@ -58,7 +58,9 @@ def data_check(
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
         withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-        found = look_at_records(path, study.data, Faults(limit), identified_by, written=written, withdrawn=withdrawn)
+        reading = read_records(
+            path, study.data, identified_by, faults=Faults(limit), written=written, withdrawn=withdrawn
+        )
     except DataAbsentError as error:
         msg = f"{study.name} would wait for its data: {error}"
         raise StateError(msg) from None
@@ -70,15 +72,15 @@ def data_check(
         raise StateError(msg) from None
     shown = str(path) if isinstance(path, Path) else path.name
     if as_json:
-        document = {"study": study.digest, "file": shown, **_document(found)}
+        document = {"study": study.digest, "file": shown, **_document(reading)}
         typer.echo(json.dumps(document, indent=1))
     else:
-        for fault in found.faults:
+        for fault in reading.faults:
             typer.echo(str(fault))
-        if found.total > len(found.faults):
-            typer.echo(f"and {found.total - len(found.faults)} more; --limit shows more of them")
-        typer.echo(f"{shown}: of {study.name}, {found.kept} records fit and {found.left_out} would be left out")
-    if found.left_out:
+        if reading.total > len(reading.faults):
+            typer.echo(f"and {reading.total - len(reading.faults)} more; --limit shows more of them")
+        typer.echo(f"{shown}: of {study.name}, {reading.kept} records fit and {reading.left_out} would be left out")
+    if reading.left_out:
         raise typer.Exit(ATTENTION)
 
 
@@ -125,7 +127,7 @@ def data_withdraw(
         typer.echo(f"if studies are running, check the cells: {columns}, as they stand in the data")
 
 
-def _document(looked: Looked) -> dict[str, object]:
+def _document(reading: Reading) -> dict[str, object]:
     """What a check found, as JSON has it."""
-    faults = [asdict(fault) for fault in looked.faults]
-    return {"faults": faults, "total": looked.total, "kept": looked.kept, "left_out": looked.left_out}
+    faults = [asdict(fault) for fault in reading.faults]
+    return {"faults": faults, "total": reading.total, "kept": reading.kept, "left_out": reading.left_out}

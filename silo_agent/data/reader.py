@@ -4,9 +4,9 @@ Guarantees: every input is computed only from the record's own cells and public 
 vocabulary of the silo's data enters (docs/design/noise.md, "Public constants": every patient's input would otherwise
 depend on every other). A domain or class without records is normal.
 
-For people inside the hospital, a record with a value outside the schema is a fault with its place (`read_records`,
-`look_at_records`). For training, whose results others see, such a record is left out without a word
-(`read_fitting_records`). The callers must show faults to nobody outside.
+Everybody reads by `read_records`. For people inside the hospital, a record with a value outside the schema is a fault
+with its place (`Reading.faults`). For training, whose results others see, such a record is left out without a word
+(`Reading.records`). The callers must show faults to nobody outside.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FARTHEST = 1.0 + 1e-9
 """Where rounding may put an end of a feature's range."""
 
 
-class Reading:
+class ColumnReader:
     """Reads columns of one table and collects their faults. `fits` (n,) marks the rows without faults.
 
     `codes` has the file's own codes by column, which are read as what they stand for.
@@ -103,8 +103,8 @@ class Reading:
 
 
 @dataclass(frozen=True, repr=False)
-class Looked:
-    """A file as people inside the hospital may look at it: all rows, and which of them fit, `fits` (n,).
+class Reading:
+    """What was read: all rows, and which of them fit, `fits` (n,).
 
     Private: faults quote cells, and the numbers count patients' records. `records` are those that fit, in the same
     order. `cells` gives a column's cells as studies spell them. `found` has what did not fit.
@@ -140,121 +140,98 @@ class Looked:
         """For each record that fits, what stands in a column of its file."""
         return tuple(text(cell) for cell, fits in zip(self.table.columns[column], self.fits, strict=True) if fits)
 
-    def require_whole(self) -> None:
-        """Raise `DataError` if anything did not fit."""
+    def whole(self) -> Records:
+        """All records. Raises `DataError`, with what was found and expected by row and column, if one does not fit."""
         if self.total:
             raise DataError(self.faults, self.total)
+        return self.records
 
-    def require_some(self) -> None:
-        """Raise `DataError` if there are records, and none of them fits."""
+    def some(self) -> Records:
+        """Those that fit. Raises `DataError` if there are records, and none of them fits."""
         if self.left_out and not self.kept:
             raise DataError(self.faults, self.total)
+        return self.records
 
     def __repr__(self) -> str:
-        return "Looked(<private>)"
+        return "Reading(<private>)"
 
 
 def read_records(
-    path: Source, schema: DataSchema, identified_by: Sequence[str] = (), *, written: Written | None = None
-) -> Records:
-    """Read a CSV file (or Parquet, if the suffix is `.parquet`) strictly, for people inside the hospital.
+    source: Source,
+    schema: DataSchema,
+    identified_by: Sequence[str] = (),
+    *,
+    written: Written | None = None,
+    rows: Table | None = None,
+    withdrawn: Collection[str] = (),
+    more: Sequence[str] = (),
+    room: Levels | None = None,
+    faults: Faults | None = None,
+) -> Reading:
+    """Read a file (CSV, or Parquet if the suffix is `.parquet`), a folder of such files, or a database's statement.
+
+    This is the only way in which records are read. Who trains takes `Reading.records`: a record that does not fit the
+    schema is left out, and nobody is told. An answer, a log line or a count that depended on such a record would tell
+    a study's author about single patients, without any charge and as exactly as the author chooses the bounds. Whether
+    a record is left out follows only from its own cells, its own image and the public schema, never from another
+    record. So adding or removing a patient still adds or removes only that patient's fitting records: every
+    sensitivity, sampling rate and clip of a release stays valid, and a patient without fitting records has no
+    influence at all. People inside the hospital also see why (`faults`), or take `Reading.whole`, which refuses.
 
     If there is no patient column, the policy's columns `identified_by` say whose record it is. Without these columns
     the records have no identity, and `split` refuses them. `written` says how the hospital writes the file; without it
-    the file is as the study says. Returns records in the file's order; no record at all is a
-    normal result. Raises `DataError`, which lists file, row (1-based line of the file), column, what was found and what
-    was expected.
+    the file is as the study says. `rows` are taken in place of those of the source, which then only says where images
+    lie. Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read or counted. `more` are
+    columns that the study need not name. Every image is decoded once here. The first are kept in `room`, which the
+    caller reserved; the others are decoded again when they are needed.
+
+    Records are in the file's order; no record at all is a normal result. Raises `DataError` only for faults that no
+    single record decides: the file is absent, unreadable or lacks a column.
     """
-    looked = look_at_records(path, schema, Faults(), identified_by, written=written)
-    looked.require_whole()
-    return looked.records
-
-
-def read_fitting_records(
-    path: Source,
-    schema: DataSchema,
-    identified_by: Sequence[str] = (),
-    *,
-    room: Levels | None = None,
-    written: Written | None = None,
-) -> Records:
-    """Read the same file for training. A record that does not fit the schema is left out, and nobody is told.
-
-    An answer, a log line or a count that depended on such a record would tell a study's author about single patients,
-    without any charge and as exactly as the author chooses the bounds. Whether a record is left out follows only from
-    its own cells, its own image and the public schema, never from another record. So adding or removing a patient still
-    adds or removes only that patient's fitting records: every sensitivity, sampling rate and clip of a release stays
-    valid, and a patient without fitting records has no influence at all. Every image is decoded
-    once here. The first are kept in `room`, which the caller reserved; the others are decoded again when they are
-    needed.
-
-    Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
-    """
-    return fitting_records(
-        read_rows(path, schema, identified_by, written=written), folder_of(path), schema, room=room, written=written
+    faults = Faults() if faults is None else faults
+    table = (
+        read_rows(source, schema, identified_by, written=written, more=more, faults=faults) if rows is None else rows
     )
-
-
-def read_rows(path: Source, schema: DataSchema, identified_by: Sequence[str], *, written: Written | None) -> Table:
-    """Read the rows as they stand, for `fitting_records`. Raises `DataError` as `read_fitting_records` does."""
     schema = schema if written is None else written.schema(schema)
-    return read_table(path, schema, Faults(), identified_by=_identifying(schema, identified_by))
+    if withdrawn and (schema.patient is not None or table.identities):
+        table = table.without(withdrawn, schema.patient)
+    reader = ColumnReader(table, faults, {} if written is None else written.codes)
+    records = _fitting(reader, folder_of(source), schema, room)
+    return Reading(table, reader.fits, records, reader.spelt, faults)
 
 
-def fitting_records(
-    table: Table, folder: Path, schema: DataSchema, *, room: Levels | None = None, written: Written | None = None
-) -> Records:
-    """The records that fit, of rows that were read before. Images are read from `folder`."""
-    schema = schema if written is None else written.schema(schema)
-    return _fitting(_reading_of(table, Faults(), written), folder, schema, room)
-
-
-def look_at_records(
-    path: Source,
+def read_rows(
+    source: Source,
     schema: DataSchema,
-    faults: Faults,
-    identified_by: Sequence[str] = (),
+    identified_by: Sequence[str],
     *,
-    written: Written | None = None,
-    withdrawn: Collection[str] = (),
+    written: Written | None,
     more: Sequence[str] = (),
-) -> Looked:
-    """Read as for training, and keep what did not fit beside it; only for people inside the hospital.
+    faults: Faults | None = None,
+) -> Table:
+    """The rows as they stand, of which `read_records` makes records: who keeps them reads them first.
 
-    `faults` gets why. Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read or counted.
-    `more`: columns that the study need not name. Raises `DataError` as `read_fitting_records` does.
+    Raises `DataError` as `read_records` does.
     """
     schema = schema if written is None else written.schema(schema)
+    identified_by = () if schema.patient is not None else identified_by
     needed = (*needed_columns(schema), *more)
-    table = read_table(path, schema, faults, needed, identified_by=_identifying(schema, identified_by))
-    if schema.patient is not None or table.identities:
-        table = table.without(withdrawn, schema.patient)
-    reading = _reading_of(table, faults, written)
-    records = _fitting(reading, folder_of(path), schema)
-    return Looked(reading.table, reading.fits, records, reading.spelt, faults)
+    return read_table(source, schema, Faults() if faults is None else faults, needed, identified_by=identified_by)
 
 
-def _identifying(schema: DataSchema, identified_by: Sequence[str]) -> Sequence[str]:
-    return () if schema.patient is not None else identified_by
-
-
-def _reading_of(table: Table, faults: Faults, written: Written | None) -> Reading:
-    return Reading(table, faults, {} if written is None else written.codes)
-
-
-def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Records:
-    """Return the records without any fault. Every column is read first, so that `reading` has all faults."""
-    labels = np.array(reading.column(schema.label.column, _outcome(schema.label), 0), np.int64)
-    domains = np.zeros(len(reading.table.rows), np.int64)
+def _fitting(reader: ColumnReader, folder: Path, schema: DataSchema, room: Levels | None) -> Records:
+    """Return the records without any fault. Every column is read first, so that `reader` has all faults."""
+    labels = np.array(reader.column(schema.label.column, _outcome(schema.label), 0), np.int64)
+    domains = np.zeros(len(reader.table.rows), np.int64)
     for factor in schema.domain:
-        parts = reading.column(factor.column, domain_parser(factor, schema.missing), 0)
+        parts = reader.column(factor.column, domain_parser(factor, schema.missing), 0)
         domains = domains * len(factor.names) + np.array(parts, np.int64)
-    environments = _environments(reading, schema)
-    protected = read_protected(reading, schema)
-    inputs = read_inputs(reading, schema)
-    names = _names(reading, schema)
-    images = read_images(reading, folder, schema, room)
-    fits = reading.fits
+    environments = _environments(reader, schema)
+    protected = read_protected(reader, schema)
+    inputs = read_inputs(reader, schema)
+    names = _names(reader, schema)
+    images = read_images(reader, folder, schema, room)
+    fits = reader.fits
     patients, identities = _patients([name for name, kept in zip(names, fits, strict=True) if kept], schema)
     images = None if images is None else images.subset(fits)
     environments = None if environments is None else environments[fits]
@@ -264,23 +241,23 @@ def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | 
     )
 
 
-def _environments(reading: Reading, schema: DataSchema) -> NDArray[np.int64] | None:
+def _environments(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64] | None:
     """The environment of every row, (n,); None if the schema has no such column."""
     if schema.environment is None:
         return None
     parse = domain_parser(schema.environment, schema.missing, "environment")
-    return np.array(reading.column(schema.environment.column, parse, 0), np.int64)
+    return np.array(reader.column(schema.environment.column, parse, 0), np.int64)
 
 
-def read_protected(reading: Reading, schema: DataSchema) -> NDArray[np.int64] | None:
+def read_protected(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64] | None:
     """Return the place of every record's value of each protected attribute, (n, P); None if the study has none."""
     if not schema.protected:
         return None
     parsers = ((factor, domain_parser(factor, schema.missing, "protected group")) for factor in schema.protected)
-    return np.array([reading.column(factor.column, parse, 0) for factor, parse in parsers], np.int64).T
+    return np.array([reader.column(factor.column, parse, 0) for factor, parse in parsers], np.int64).T
 
 
-def read_inputs(reading: Reading, schema: DataSchema) -> Inputs:
+def read_inputs(reader: ColumnReader, schema: DataSchema) -> Inputs:
     """Return the features, one cell for each."""
     columns, fills = [], []
     for feature in schema.features:
@@ -289,9 +266,9 @@ def read_inputs(reading: Reading, schema: DataSchema) -> Inputs:
             parse = _number(feature, schema, fill)
         else:
             fill, parse = math.nan, _category(feature, schema)
-        columns.append(np.array(reading.column(feature.column, parse, 0.0), np.float32))
+        columns.append(np.array(reader.column(feature.column, parse, 0.0), np.float32))
         fills.append(fill)
-    return Inputs(stack(columns, len(reading.table.rows)), schema.features, tuple(fills))
+    return Inputs(stack(columns, len(reader.table.rows)), schema.features, tuple(fills))
 
 
 def empty_records(schema: DataSchema) -> Records:
@@ -415,7 +392,7 @@ def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], 
     return parse
 
 
-def read_images(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Images | None:
+def read_images(reader: ColumnReader, folder: Path, schema: DataSchema, room: Levels | None = None) -> Images | None:
     """Return the images that a column names, from files below `folder`; None if the schema has no such column.
 
     `room` keeps as many of them as it can hold; by default there is room for the most that any study may keep.
@@ -423,14 +400,14 @@ def read_images(reading: Reading, folder: Path, schema: DataSchema, room: Levels
     if schema.image is None:
         return None
     store = ImageStore(folder, schema.image, reserve(schema.image) if room is None else room)
-    return store.images(reading.column(schema.image.column, store.place, 0))
+    return store.images(reader.column(schema.image.column, store.place, 0))
 
 
-def _names(reading: Reading, schema: DataSchema) -> Sequence[str]:
+def _names(reader: ColumnReader, schema: DataSchema) -> Sequence[str]:
     """Return for every row whose it is: the patient's identifier, or the row's own identity."""
     if schema.patient is None:
-        return reading.table.identities or (NOBODY,) * len(reading.table.rows)
-    return reading.as_it_stands(schema.patient, patient_parser(schema.missing), "")
+        return reader.table.identities or (NOBODY,) * len(reader.table.rows)
+    return reader.as_it_stands(schema.patient, patient_parser(schema.missing), "")
 
 
 def _patients(names: Sequence[str], schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:

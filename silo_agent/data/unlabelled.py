@@ -17,7 +17,7 @@ from policies.documents.study import DataSchema, DomainColumn
 from silo_agent.data.cells import Absence, Cell, number, text
 from silo_agent.data.errors import Faults, Unfit
 from silo_agent.data.images import Images
-from silo_agent.data.reader import Reading, domain_parser, patient_parser, read_images, read_inputs
+from silo_agent.data.reader import ColumnReader, domain_parser, patient_parser, read_images, read_inputs
 from silo_agent.data.table import Written, read_table
 
 UNKNOWN = -1
@@ -66,29 +66,29 @@ def read_unlabelled(
     optional = set(factors) - set(read) if unknown_allowed else set()
     faults = Faults()
     table = read_table(path, schema, faults, tuple(needed), optional)
-    reading = Reading(table, faults, {} if written is None else written.codes)
+    reader = ColumnReader(table, faults, {} if written is None else written.codes)
     domains = (
-        _domains(reading, schema, lenient=unknown_allowed)
+        _domains(reader, schema, lenient=unknown_allowed)
         if domain is None
-        else np.full(len(reading.table.rows), domain, np.int64)
+        else np.full(len(reader.table.rows), domain, np.int64)
     )
-    inputs = read_inputs(reading, schema)[:]
+    inputs = read_inputs(reader, schema)[:]
     patients = None
     if schema.patient is not None:
-        patients = tuple(reading.as_it_stands(schema.patient, patient_parser(schema.missing), ""))
-    images = read_images(reading, path.parent, schema)
-    reading.finish()
+        patients = tuple(reader.as_it_stands(schema.patient, patient_parser(schema.missing), ""))
+    images = read_images(reader, path.parent, schema)
+    reader.finish()
     return Unlabelled(inputs, domains, patients, images)
 
 
-def _domains(reading: Reading, schema: DataSchema, *, lenient: bool) -> NDArray[np.int64]:
+def _domains(reader: ColumnReader, schema: DataSchema, *, lenient: bool) -> NDArray[np.int64]:
     """Return the domain of every record. If one factor is unknown, the domain is unknown."""
-    rows = len(reading.table.rows)
+    rows = len(reader.table.rows)
     domains, known = np.zeros(rows, np.int64), np.ones(rows, bool)
     for factor in schema.domain:
-        if factor.column in reading.table.columns:
+        if factor.column in reader.table.columns:
             parse = domain_parser(factor, schema.missing)
-            places = reading.column(factor.column, _or_unknown(factor, schema, parse) if lenient else parse, 0)
+            places = reader.column(factor.column, _or_unknown(factor, schema, parse) if lenient else parse, 0)
         else:
             places = [UNKNOWN] * rows
         parts = np.array(places, np.int64)

@@ -13,7 +13,7 @@ from typing import Final
 
 from policies.documents.recipes import Part
 from silo_agent.data.errors import LISTED, Faults
-from silo_agent.data.reader import look_at_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import NOBODY
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.errors import AdaptError, ModelFileError
@@ -72,16 +72,15 @@ def adapt(
     study = shared.study
     part = adapting.part_of(study, part)
     file, _ = file_of(study, data, cohorts)
-    looked = look_at_records(
+    reading = read_records(
         file,
         study.data,
-        Faults(LISTED),
         cohorts.division.identified_by,
+        faults=Faults(LISTED),
         written=cohorts.written,
         withdrawn=cohorts.withdrawn,
     )
-    looked.require_some()
-    records = looked.records
+    records = reading.some()
     if NOBODY in records.identities:
         msg = (
             f"the records of {file.name} do not say whose they are, so nobody can be held out; name the columns that do"
@@ -95,7 +94,7 @@ def adapt(
     return Adaptation(
         adapted=adapted,
         file=file.name,
-        skipped=looked.left_out,
-        faults=tuple(map(str, looked.faults)),
+        skipped=reading.left_out,
+        faults=tuple(map(str, reading.faults)),
         held_out=paired(said[0], said[1], held_out.labels, held_out.patients, shared.family),
     )

@@ -17,7 +17,7 @@ from typing import Final
 from policies.documents.study import Study
 from silo_agent.data.errors import Faults
 from silo_agent.data.outcome import half_range
-from silo_agent.data.reader import look_at_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.sources.data_set import Division
 from silo_agent.data.table import Source, Written
@@ -134,11 +134,10 @@ def evaluate(
     # A file of other people need not have the columns that identify records here.
     identified_by = cohorts.division.identified_by if own or held_out else ()
     written = None if in_study_form else cohorts.written
-    looked = look_at_records(
-        file, study.data, Faults(_LISTED), identified_by, written=written, withdrawn=cohorts.withdrawn
+    reading = read_records(
+        file, study.data, identified_by, faults=Faults(_LISTED), written=written, withdrawn=cohorts.withdrawn
     )
-    looked.require_some()
-    records = looked.records
+    records = reading.some()
     patients, untouched = None, None
     if NOBODY not in records.identities:
         training, evaluation = cohorts.division.split(records)
@@ -160,8 +159,8 @@ def evaluate(
         file=file.name,
         scored="held out" if held_out else "all",
         patients=patients,
-        skipped=looked.left_out,
-        faults=tuple(map(str, looked.faults)),
+        skipped=reading.left_out,
+        faults=tuple(map(str, reading.faults)),
         domains=study.data.domains,
         shared=shared,
         personal=personal,

@@ -11,7 +11,7 @@ from pathlib import Path
 from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.ledger import Genesis, require_match
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from silo_agent.forecast.assumptions import KnownData
 from silo_agent.forecast.public import known_of
@@ -32,7 +32,7 @@ def known_of_file(study: Study, policy: Policy, bound: Genesis, file: Path) -> K
         )
         raise LearningError(msg)
     require_match("the ledger", bound, Genesis.of(policy))
-    records = read_fitting_records(file, study.data, policy.data_set.identified_by, written=Written.of(policy))
+    records = read_records(file, study.data, policy.data_set.identified_by, written=Written.of(policy)).records
     if not len(records):
         msg = f"--data: no record of {file.name} fits the study; see `fedward-silo data check`"
         raise LearningError(msg)

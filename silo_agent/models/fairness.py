@@ -13,7 +13,7 @@ from pathlib import Path
 
 from policies.documents.study import Study
 from silo_agent.data.errors import Faults
-from silo_agent.data.reader import look_at_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.encoder import features
@@ -70,16 +70,15 @@ def report(folder: Path, round_number: int, cohorts: HospitalCohorts, *, persona
         msg = "a fairness report is about classes, and data.label of this study is a number"
         raise NoReportError(msg)
     file, _ = file_of(study, None, cohorts)
-    looked = look_at_records(
+    reading = read_records(
         file,
         study.data,
-        Faults(3),
         cohorts.division.identified_by,
+        faults=Faults(3),
         written=cohorts.written,
         withdrawn=cohorts.withdrawn,
     )
-    looked.require_some()
-    records = looked.records
+    records = reading.some()
     held_out = cohorts.division.split(records)[1]
     own = StudyFolder(folder).personal
     personal = PersonalModel.load(own) if personal_kept and own.exists() else None

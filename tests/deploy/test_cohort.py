@@ -24,7 +24,7 @@ def study():
 
 @pytest.fixture(scope="module")
 def records(made, study):
-    return [read_records(path, study.data) for path in made.sites]
+    return [read_records(path, study.data).whole() for path in made.sites]
 
 
 def rows(path):
@@ -104,7 +104,7 @@ def test_a_patient_has_one_to_three_records_that_differ_in_values_but_not_in_lab
 def test_public_test_patients_are_new_and_4000_of_each_group_with_the_stated_prevalence(made, study):
     known = {row[cohort.PATIENT] for path in made.sites for row in rows(path)}
     for index, (name, prevalence) in enumerate(zip(cohort.GROUPS, cohort.PREVALENCE, strict=True)):
-        test = read_records(made.tests[name], study.data)
+        test = read_records(made.tests[name], study.data).whole()
         assert test.patient_count == len(test) == 4000
         assert set(test.domains) == {index}
         assert known.isdisjoint(test.identities)

@@ -18,7 +18,7 @@ from policies.ledger.ledger import read_ledger
 from policies.plan.release import plan
 from protos.messages import Work
 from protos.steps import Task
-from silo_agent.data.reader import read_fitting_records, read_records
+from silo_agent.data.reader import read_records
 from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
@@ -89,7 +89,7 @@ def test_a_study_goes_on_from_the_model_and_no_silo_from_another(hospitals, tmp_
         coordinator.run_round(number)
     cohorts = {}
     for name in SILOS:
-        records = read_fitting_records(silos[name].data, again.data, ["patient"])
+        records = read_records(silos[name].data, again.data, ["patient"]).records
         cohorts[name] = Silo.split(records, data_set_of(name), HOLDOUT)
     simulated = simulate(again, Cohorts(cohorts), seed=7, earlier=model)
     assert silos["south"].model(again.rounds).read_bytes() == simulated.model.to_bytes()
@@ -197,5 +197,5 @@ def command(federation, silo, *arguments):
 
 
 def area(model, file):
-    records = read_records(file, model.study.data)
+    records = read_records(file, model.study.data).whole()
     return auc(model.predict(records.inputs, records.domains)[:, 1], records.labels)

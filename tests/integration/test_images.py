@@ -70,7 +70,7 @@ def test_image_and_record_are_learned_together_from_public_data(tmp_path):
             results = operator.results(federation.study.digest)
     model = final_model(federation)
     fresh = images.write_sites(tmp_path / "fresh", patients=60, classes=3, seed=99)["north"]
-    records = read_records(fresh, federation.study.data)
+    records = read_records(fresh, federation.study.data).whole()
     right = model.predict(records.inputs, records.domains, records.images).argmax(axis=1) == records.labels
     assert right.mean() > 0.85, right.mean()
     published = {(a.figure.domain, a.figure.metric): a for a in results.agreed}

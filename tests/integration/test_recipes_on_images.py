@@ -8,7 +8,7 @@ from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.recipes import RECIPES
 from policies.documents.study import Study
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
 from support import images
@@ -63,7 +63,7 @@ def test_a_recipe_learns_from_scans_and_table(files, recipe, private):
     study = study_of(recipe, private=private)
     cohorts = Cohorts(
         {
-            name: Silo.split(read_fitting_records(file, study.data, ["patient"]), f"{name}-ward", 0.3)
+            name: Silo.split(read_records(file, study.data, ["patient"]).records, f"{name}-ward", 0.3)
             for name, file in files.items()
         }
     )

@@ -19,7 +19,7 @@ import pytest
 from deploy.demo.recount import recount
 from policies.documents.study import Study
 from protos.messages import Tensor
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
 from silo_agent.learning.personal.model import PersonalModel
 from support.certificates import data_set_of, make_authority
@@ -134,7 +134,7 @@ def test_a_personal_model_cut_off_in_its_training_goes_on_from_the_state_of_its_
 def records_of(federation: CrashFederation) -> int:
     """How many records of `SILO` train its personal model."""
     study = federation.study
-    records = read_fitting_records(federation.root / "data" / f"{SILO}.csv", study.data, ("patient",))
+    records = read_records(federation.root / "data" / f"{SILO}.csv", study.data, ("patient",)).records
     return len(split(records, data_set_of(SILO), 0.2)[0])
 
 

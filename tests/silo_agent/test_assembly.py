@@ -294,8 +294,8 @@ def test_the_learner_and_the_personal_model_read_the_same_database(config, coord
     assert Job.parse(job.text()) == replace(job, key=None), "its key stands in no argument"
     assert job.told() == job.key.hex().encode() + b"\n"
     assert job.data_set.source == source
-    read = read_records(source, tiny_study().data)
-    from_file = read_records(quick_path / "north.csv", tiny_study().data)
+    read = read_records(source, tiny_study().data).whole()
+    from_file = read_records(quick_path / "north.csv", tiny_study().data).whole()
     assert np.array_equal(read.inputs, from_file.inputs)
     assert np.array_equal(read.labels, from_file.labels)
 

@@ -22,7 +22,7 @@ from bench.accuracy.private_heads import FINDINGS, RANGE
 from deploy.demo import cohort as demo
 from deploy.local.simulate.silos import of_arrays
 from policies.documents.study import Study
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 
 Floats = NDArray[np.float64]
@@ -79,10 +79,10 @@ def exam(study: Study, seed: int) -> tuple[Mapping[str, Records], Records]:
     with tempfile.TemporaryDirectory(prefix="fedward-bench-") as folder:
         made = demo.generate(Path(folder), seed)
         hospitals = {
-            silo: read_fitting_records(site, study.data, ["patient_id"])
+            silo: read_records(site, study.data, ["patient_id"]).records
             for silo, site in zip(study.silos, made.sites, strict=True)
         }
-        return hospitals, pooled([read_fitting_records(test, study.data) for test in made.tests.values()])
+        return hospitals, pooled([read_records(test, study.data).records for test in made.tests.values()])
 
 
 def _unit(vectors: Floats) -> Floats:

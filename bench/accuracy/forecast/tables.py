@@ -19,7 +19,7 @@ import yaml
 
 from bench.places import DATA, DEMO
 from policies.documents.study import DataSchema
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 
 HEART: Final = ("cleveland", "hungarian", "switzerland", "va")
@@ -112,13 +112,13 @@ def heart() -> Mapping[str, Records]:
     """The records of the four hospitals."""
     schema = DataSchema.model_validate(heart_data())
     folder = DATA / "heart_disease"
-    return {silo: read_fitting_records(folder / f"processed.{silo}.data", schema) for silo in HEART}
+    return {silo: read_records(folder / f"processed.{silo}.data", schema).records for silo in HEART}
 
 
 @cache
 def adult() -> Records:
     """The training file of Adult."""
-    return read_fitting_records(DATA / "adult" / "adult.data", DataSchema.model_validate(ADULT))
+    return read_records(DATA / "adult" / "adult.data", DataSchema.model_validate(ADULT)).records
 
 
 @cache
@@ -127,7 +127,7 @@ def diabetes() -> Records:
     with tempfile.TemporaryDirectory(prefix="fedward-bench-") as folder:
         with zipfile.ZipFile(DATA / "diabetes130" / "dataset_diabetes.zip") as archive:
             file = Path(archive.extract("dataset_diabetes/diabetic_data.csv", folder))
-        return read_fitting_records(file, DataSchema.model_validate(DIABETES), ["patient_nbr"])
+        return read_records(file, DataSchema.model_validate(DIABETES), ["patient_nbr"]).records
 
 
 def dealt(records: Records, sizes: tuple[int, ...], seed: int) -> Mapping[str, Records]:

@@ -105,4 +105,4 @@ def _heart(data: Path, out: Path) -> DataSet:  # noqa: ARG001 - the files are re
 
 
 def _read(files: Mapping[str, Path], schema: DataSchema, identified_by: tuple[str, ...]) -> dict[str, Records]:
-    return {silo: read_records(file, schema, identified_by) for silo, file in files.items()}
+    return {silo: read_records(file, schema, identified_by).whole() for silo, file in files.items()}

@@ -159,7 +159,7 @@ def read(data: Path, schema: DataSchema) -> tuple[Records, Records]:
     for part, dealt in zip(("training", "test"), tables.adult(data / "adult"), strict=True):
         rows = [{**row, "all": 0} for silo in dealt.values() for row in silo if row["race"] != "Other"]
         file = tables.write({"all": rows}, KEPT / part)["all"]
-        halves.append(read_records(file, schema, ("row",)))
+        halves.append(read_records(file, schema, ("row",)).whole())
     return halves[0], halves[1]
 
 

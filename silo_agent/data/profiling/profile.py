@@ -13,7 +13,7 @@ from policies.documents.study import DataSchema, DomainColumn, Feature
 from silo_agent.data.cells import Absence, Cell, CodeTable, number
 from silo_agent.data.errors import Fault, Faults, Unfit
 from silo_agent.data.profiling import leaks
-from silo_agent.data.reader import Looked, domain_parser, look_at_records
+from silo_agent.data.reader import Reading, domain_parser, read_records
 from silo_agent.data.table import Source, Written, needed_columns
 
 UNKNOWN: Final = "unknown"
@@ -90,38 +90,38 @@ def profile(
 ) -> Profile:
     """Read the records as for training, and count. Raises `DataError`, and `RecordError` for a database."""
     faults = _ByColumn()
-    looked = look_at_records(source, schema, faults, identified_by, written=written, withdrawn=withdrawn)
+    reading = read_records(source, schema, identified_by, faults=faults, written=written, withdrawn=withdrawn)
     schema = written.schema(schema)
-    records, rows = looked.records, len(looked.table.rows)
+    records, rows = reading.records, len(reading.table.rows)
     labels = leaks.above_median(records.labels) if schema.label.number is not None else records.labels
-    parts = _parts(looked, schema)
+    parts = _parts(reading, schema)
     columns = tuple(
         ColumnProfile(
             name,
             faults.counted[name],
-            _missing(looked, schema, name),
+            _missing(reading, schema, name),
             leaks.gives_away(parts[name], labels, records.patients) if name in parts else None,
         )
         for name in needed_columns(schema)
     )
     return Profile(
-        rows + looked.table.broken,
+        rows + reading.table.broken,
         len(records),
-        rows - len(records) + looked.table.broken,
-        looked.table.broken,
+        rows - len(records) + reading.table.broken,
+        reading.table.broken,
         len(np.unique(records.patients)),
         columns,
-        _domains(looked, schema),
+        _domains(reading, schema),
     )
 
 
-def _parts(looked: Looked, schema: DataSchema) -> dict[str, leaks.Places]:
+def _parts(reading: Reading, schema: DataSchema) -> dict[str, leaks.Places]:
     """The part of every fitting record in each column that a model sees, or that decides which head it has."""
     found: dict[str, leaks.Places] = {}
     for factor in schema.domain:
-        found[factor.column] = np.array(_placed(looked, factor, schema), np.int64)[looked.fits]
+        found[factor.column] = np.array(_placed(reading, factor, schema), np.int64)[reading.fits]
     for feature in schema.features:
-        cells = [cell for cell, fits in zip(looked.cells(feature.column), looked.fits, strict=True) if fits]
+        cells = [cell for cell, fits in zip(reading.cells(feature.column), reading.fits, strict=True) if fits]
         found[feature.column] = _values(cells, feature, schema)
     return found
 
@@ -136,16 +136,16 @@ def _values(cells: Sequence[Cell], feature: Feature, schema: DataSchema) -> leak
     return leaks.parted(np.array([np.nan if value is None else value for value in values], np.float64))
 
 
-def _missing(looked: Looked, schema: DataSchema, name: str) -> int:
+def _missing(reading: Reading, schema: DataSchema, name: str) -> int:
     codes = next((feature.missing for feature in schema.features if feature.column == name), ())
     absence = Absence(schema.missing, codes)
-    return sum(absence.covers(cell) for cell in looked.cells(name))
+    return sum(absence.covers(cell) for cell in reading.cells(name))
 
 
-def _placed(looked: Looked, factor: DomainColumn, schema: DataSchema) -> list[int]:
+def _placed(reading: Reading, factor: DomainColumn, schema: DataSchema) -> list[int]:
     """The place of every row's value among the factor's; -1 if it does not fit."""
     parse = domain_parser(factor, schema.missing)
-    return [_or_none(parse, cell) for cell in looked.cells(factor.column)]
+    return [_or_none(parse, cell) for cell in reading.cells(factor.column)]
 
 
 def _or_none(parse: Callable[[Cell], int], cell: Cell) -> int:
@@ -155,18 +155,18 @@ def _or_none(parse: Callable[[Cell], int], cell: Cell) -> int:
         return -1
 
 
-def _domains(looked: Looked, schema: DataSchema) -> tuple[Domain, ...]:
-    places = np.zeros(len(looked.table.rows), np.int64)
+def _domains(reading: Reading, schema: DataSchema) -> tuple[Domain, ...]:
+    places = np.zeros(len(reading.table.rows), np.int64)
     known = np.ones(len(places), np.bool_)
     for factor in schema.domain:
-        part = np.array(_placed(looked, factor, schema), np.int64)
+        part = np.array(_placed(reading, factor, schema), np.int64)
         known &= part >= 0
         places = places * len(factor.names) + part
-    records, out = looked.records, ~looked.fits
+    records, out = reading.records, ~reading.fits
     found = []
     for place, name in enumerate(schema.domains):
         own = records.domains == place
         patients = len(np.unique(records.patients[own]))
         found.append(Domain(name, int(own.sum()), patients, int((out & known & (places == place)).sum())))
-    lost = int((out & ~known).sum()) + looked.table.broken
+    lost = int((out & ~known).sum()) + reading.table.broken
     return (*found, Domain(UNKNOWN, 0, 0, lost)) if lost else tuple(found)

@@ -14,7 +14,7 @@ from policies.documents.policy import Policy
 from policies.documents.study import DataSchema
 from silo_agent.config import SqlSource
 from silo_agent.data.images import Levels
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.sources.snapshot import SnapshotStore, read_begun
 from silo_agent.data.split import split
@@ -62,11 +62,11 @@ class DataSet:
         """The records for training and those held out, of all that fit the schema.
 
         `kept` keeps the rows of the first reading for all later ones; without it the data are as they are now. `room`
-        keeps images, as in `reader.read_fitting_records`. Raises what `read_begun` or `read_fitting_records` raises.
+        keeps images, as in `reader.read_records`. Raises what `read_begun` or `read_records` raises.
         """
         asked = self.source, schema, self.division.identified_by
         if kept is None:
-            return self.division.split(read_fitting_records(*asked, room=room, written=self.written))
+            return self.division.split(read_records(*asked, room=room, written=self.written).records)
         return self.division.split(read_begun(*asked, kept, room=room, written=self.written))
 
     def document(self) -> dict[str, Any]:

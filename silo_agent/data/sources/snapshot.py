@@ -19,9 +19,9 @@ import pyarrow as pa
 from policies.documents.study import DataSchema
 from silo_agent.data.cells import Cell
 from silo_agent.data.images import Levels
-from silo_agent.data.reader import fitting_records, read_rows
+from silo_agent.data.reader import read_records, read_rows
 from silo_agent.data.records import Records
-from silo_agent.data.table import Source, Table, Written, folder_of
+from silo_agent.data.table import Source, Table, Written
 
 _META: Final = b"fedward rows"
 _ROWS, _IDENTITIES, _FILES, _COLUMN = "rows", "identities", "files", "column "
@@ -68,7 +68,7 @@ def read_begun(
     room: Levels | None = None,
     written: Written | None = None,
 ) -> Records:
-    """`reader.read_fitting_records` of the rows that the study began with, which this keeps at the first reading.
+    """The fitting records (`reader.read_records`) of the rows that the study began with, kept at the first reading.
 
     Raises `DataError` at the first reading alone; `LocalFileError` if what was kept cannot be opened; OSError.
     """
@@ -80,7 +80,7 @@ def read_begun(
         left = table.without(store.withdrawn(), patient)
         if len(left.rows) < len(table.rows):  # a withdrawal was cut off
             store.keep(pack(left, written, patient))
-    return fitting_records(left, folder_of(source), schema, room=room, written=written)
+    return read_records(source, schema, rows=left, room=room, written=written).records
 
 
 def forget(store: SnapshotStore, people: Collection[str]) -> int:

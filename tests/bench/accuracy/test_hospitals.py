@@ -42,7 +42,7 @@ def test_the_split_is_the_agents_under_the_policy_that_they_get(files, cohorts):
     text = hospitals.policy_text(SOURCE, "test-1")
     assert 'id: "{data_set}-test-1"' in text
     for silo, file in files.items():
-        records = read_records(file, SOURCE.study.data, SOURCE.study.data.columns)
+        records = read_records(file, SOURCE.study.data, SOURCE.study.data.columns).whole()
         training, held_out = split(records, f"{silo}-test-1", 0.34)
         assert cohorts.training[silo].identities == training.identities
         assert cohorts.held_out[silo].identities == held_out.identities
@@ -66,7 +66,7 @@ def test_splits_are_simulated_in_turns(files, cohorts):
 
 def test_flambys_recipe_trains_on_no_record_that_is_held_out(files, cohorts):
     for silo, file in files.items():
-        records = read_records(file, SOURCE.study.data, SOURCE.study.data.columns)
+        records = read_records(file, SOURCE.study.data, SOURCE.study.data.columns).whole()
         centre = cohorts.centres[silo]
         of_rows = np.array(records.identities)[centre.rows]
         trains = cohorts.complete_training[silo]

@@ -16,7 +16,7 @@ from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
 from silo_agent.cli.policy import refused
 from silo_agent.data.errors import Faults
-from silo_agent.data.reader import look_at_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from support.studies import tiny_document, tiny_study
 
@@ -39,7 +39,7 @@ def test_the_studies_of_the_demo_are_taken_and_their_made_up_records_fit(file, t
     assert held.data_set.public
     assert refused(held, dry, dry.silos[0]) is None
     path = write_records(tmp_path / "north.csv", dry.data)
-    found = look_at_records(path, dry.data, Faults(20), held.data_set.identified_by, written=Written.of(held))
+    found = read_records(path, dry.data, held.data_set.identified_by, faults=Faults(20), written=Written.of(held))
     assert found.kept >= module.RECORDS // 2, found.faults
 
 
@@ -64,7 +64,7 @@ def test_records_are_written_as_the_study_expects(tmp_path):
     path = write_records(tmp_path / "a.csv", study.data)
     assert path.read_text().splitlines()[0].count(";") == 5
     written = Written(";", tuple(columns))
-    assert look_at_records(path, study.data, Faults(20), (), written=written).kept == module.RECORDS
+    assert read_records(path, study.data, faults=Faults(20), written=written).kept == module.RECORDS
 
 
 def test_a_study_with_images_gets_no_record(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policies.documents.study import CategoryFeature, DomainColumn, Image, NumericFeature
 from silo_agent.data.errors import DataError, Faults
-from silo_agent.data.reader import look_at_records, read_fitting_records, read_records
+from silo_agent.data.reader import read_records
 from support.images import write_png
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 
@@ -60,26 +60,23 @@ def same(one, other):
 @pytest.mark.parametrize("place", range(len(FIT) + 1))
 def test_a_record_that_does_not_fit_is_as_if_it_were_not_there_wherever_it_stands(write, place, foul, patient):
     schema = make_schema(patient=patient)
-    clean = read_records(write(*FIT), schema)
+    clean = read_records(write(*FIT), schema).whole()
     with_it = write(*FIT[:place], foul, *FIT[place:])
-    same(read_fitting_records(with_it, schema), clean)
+    same(read_records(with_it, schema).records, clean)
     with pytest.raises(DataError):
-        read_records(with_it, schema)
+        read_records(with_it, schema).whole()
 
 
 def test_every_fitting_record_stays_among_many_that_do_not_fit(write):
     mixed = [row for pair in zip(FIT * 3, (FOUL * 2)[: 3 * len(FIT)], strict=True) for row in pair]
-    same(read_fitting_records(write(*mixed), make_schema()), read_records(write(*FIT * 3), make_schema()))
+    same(read_records(write(*mixed), make_schema()).records, read_records(write(*FIT * 3), make_schema()).whole())
 
 
 def test_a_file_without_any_fitting_record_is_an_empty_one(write):
-    same(read_fitting_records(write(*FOUL), make_schema()), read_records(write(), make_schema()))
+    same(read_records(write(*FOUL), make_schema()).records, read_records(write(), make_schema()).whole())
 
 
-@pytest.mark.parametrize(
-    "reader", [read_records, read_fitting_records, lambda *given: look_at_records(*given, Faults(5))]
-)
-def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, reader):
+def test_faults_of_the_whole_file_are_refused(write, tmp_path):
     for path, why in (
         (tmp_path / "absent.csv", "no file"),
         (write(GOOD, header=HEADER.replace("sex", "gender"), name="0.csv"), "column 'sex'"),
@@ -93,7 +90,7 @@ def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, r
         (write(GOOD, name="site.parquet"), "unreadable"),
     ):
         with pytest.raises(DataError, match=why):
-            reader(path, make_schema())
+            read_records(path, make_schema())
 
 
 def test_images_that_cannot_be_used_take_their_own_record_with_them(write, tmp_path):
@@ -108,12 +105,12 @@ def test_images_that_cannot_be_used_take_their_own_record_with_them(write, tmp_p
     fit = [f"{GOOD},20.png", "p2,70,10,m,no,B,0,10.png", f"{GOOD},10.png"]
     schema = scans_schema()
     rows = [row for name in foul for row in (f"p3,50,10,f,yes,A,1,{name}.png", *fit)]
-    found = read_fitting_records(write("p4,101,10,f,yes,A,1,20.png", *rows, header=SCANS), schema)
-    same(found, read_records(write(*fit * len(foul), header=SCANS), schema))
+    found = read_records(write("p4,101,10,f,yes,A,1,20.png", *rows, header=SCANS), schema).records
+    same(found, read_records(write(*fit * len(foul), header=SCANS), schema).whole())
     for level in (10, 20):
         (tmp_path / f"{level}.png").unlink()
     assert found.images.take(slice(None)).shape == (3 * len(foul), 1, 8, 8), "all images are in memory"
-    none = read_fitting_records(write(*rows, header=SCANS), schema)
+    none = read_records(write(*rows, header=SCANS), schema).records
     assert (len(none), len(none.images)) == (0, 0)
 
 
@@ -132,27 +129,27 @@ def test_parquet_cells_that_are_no_values_take_their_own_record_with_them(tmp_pa
     }
     path = tmp_path / "site.parquet"
     pq.write_table(pa.table(columns), path)
-    found = read_fitting_records(path, make_schema())
+    found = read_records(path, make_schema()).records
     assert found.identities == ("p1", "p3")
     assert found.labels.tolist() == [1, 1]
     with pytest.raises(DataError) as caught:
-        read_records(path, make_schema())
+        read_records(path, make_schema()).whole()
     assert [(one.row, one.column) for one in caught.value.faults] == [(2, "id"), (4, "age")]
     columns = ("id", "unused")
-    assert len(read_fitting_records(path, make_schema(patient=None), columns)) == 1
-    check = look_at_records(path, make_schema(patient=None), Faults(5), columns)
+    assert len(read_records(path, make_schema(patient=None), columns).records) == 1
+    check = read_records(path, make_schema(patient=None), columns, faults=Faults(5))
     assert [(one.row, one.column) for one in check.faults] == [(2, "id"), (3, "unused"), (4, "age")]
     assert (check.total, check.kept, check.left_out) == (3, 1, 3)
 
 
 def test_a_check_lists_the_first_faults_by_row_and_counts_faults_and_records(write):
     rows = [GOOD, *(f"p{i},101,10,x,yes,A,2" for i in range(30)), "p,50", *FIT]
-    check = look_at_records(write(*rows), make_schema(), Faults(7))
+    check = read_records(write(*rows), make_schema(), faults=Faults(7))
     columns = ["died", "age", "sex", "died", "age", "sex", "died"]
     assert [(one.row, one.column) for one in check.faults] == list(zip([3, 3, 3, 4, 4, 4, 5], columns, strict=True))
     assert (check.total, check.kept, check.left_out) == (91, 6, 31)
-    assert repr(check) == "Looked(<private>)"
-    clean = look_at_records(write(*FIT), make_schema(), Faults(7))
+    assert repr(check) == "Reading(<private>)"
+    clean = read_records(write(*FIT), make_schema(), faults=Faults(7))
     assert (clean.faults, clean.total, clean.kept, clean.left_out) == ((), 0, 5, 0)
 
 
@@ -185,8 +182,8 @@ def test_no_constant_and_no_cell_makes_reading_fail_or_touches_another_record(wr
     schema = make_schema(features=(), image=Image(column="scan", height=8, width=8)).model_copy(
         update={"features": (number,), "domain": (band,), "image": None}
     )
-    without = read_fitting_records(write(*FIT), schema)
-    found = read_fitting_records(write(*FIT, f"target,{cell},10,f,yes,A,1"), schema)
+    without = read_records(write(*FIT), schema).records
+    found = read_records(write(*FIT, f"target,{cell},10,f,yes,A,1"), schema).records
     assert np.isfinite(np.asarray(found.inputs)).all()
     assert np.abs(np.asarray(found.inputs)).max(initial=0) <= 1 + 1e-6
     others = found.of_patients(np.array([identity != "target" for identity in found.identities], np.bool_))
@@ -196,7 +193,7 @@ def test_no_constant_and_no_cell_makes_reading_fail_or_touches_another_record(wr
 def test_wide_inputs_take_memory_by_the_cell_and_not_by_the_width_that_a_study_asks_for(write):
     codes = CategoryFeature(column="sex", kind="category", values=("f", "m", *range(62)))
     narrow, wide = (make_schema(features=(feature,)) for feature in (make_schema().features[2], codes))
-    held = [read_fitting_records(write(*FIT * 50), schema).inputs for schema in (narrow, wide)]
+    held = [read_records(write(*FIT * 50), schema).records.inputs for schema in (narrow, wide)]
     assert [inputs.shape[1] for inputs in held] == [2, 64]
     assert len({inputs.cells.nbytes for inputs in held}) == 1
     assert np.asarray(held[1]).sum(axis=1).tolist() == [1.0] * 250

@@ -11,7 +11,7 @@ from silo_agent.data import image_files, image_store
 from silo_agent.data.errors import Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.raster import Raster
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from support.images import write_png
 from support.tables import SCANS, scans_schema
 
@@ -229,7 +229,7 @@ def test_no_number_of_distinct_cells_asks_for_more_memory(tmp_path, monkeypatch)
         path = tmp_path / f"{count}.csv"
         path.write_text("\n".join([SCANS, *rows]) + "\n")
         asked.clear()
-        assert len(read_fitting_records(path, scans_schema())) == 0
+        assert len(read_records(path, scans_schema()).records) == 0
         assert [shape for shape in asked if np.ndim(shape)] == [(image_store.ROOM_BYTES // 64, 1, 8, 8)]
 
 

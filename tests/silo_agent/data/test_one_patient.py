@@ -21,7 +21,7 @@ from silo_agent.config import SqlSource
 from silo_agent.data import dicom_files
 from silo_agent.data.cells import MAX_TEXT
 from silo_agent.data.images import PixelScale
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.sources.snapshot import forget, read_begun, unpack
 from silo_agent.data.table import Written, name_of
 from support.hostile_bytes import PIECES
@@ -101,7 +101,7 @@ def test_of_a_csv_file(tmp_path, ward, schema, form, order):
         head = [] if headless else [HEADER.encode()]
         rows = [row for patient in order if patient in patients for row in ward[patient]]
         (tmp_path / "ward.csv").write_bytes(b"".join(row + end for row in [*head, *rows]))
-        return records_of(read_fitting_records(tmp_path / "ward.csv", schema, IDENTIFIED_BY, written=written))
+        return records_of(read_records(tmp_path / "ward.csv", schema, IDENTIFIED_BY, written=written).records)
 
     everybody = read(range(4))
     for gone in range(4):
@@ -117,7 +117,7 @@ def test_of_a_folder(tmp_path, ward, schema, where):
         for file in range(3):
             rows = [row for patient in patients if where[patient] == file for row in ward[patient]]
             (tmp_path / f"{file}.csv").write_bytes(b"\n".join([HEADER.encode(), *rows]) + b"\n")
-        return records_of(read_fitting_records(tmp_path, schema, IDENTIFIED_BY))
+        return records_of(read_records(tmp_path, schema, IDENTIFIED_BY).records)
 
     everybody = read(range(4))
     for gone in range(4):
@@ -177,7 +177,7 @@ def test_of_a_parquet_file_whose_types_follow_from_all_its_cells(tmp_path, rows,
     def read(some):
         table = pa.table({name: inferred(cells) for name, cells in columns_of(some, offset).items()})
         pq.write_table(table, tmp_path / "ward.parquet", row_group_size=3)
-        return records_of(read_fitting_records(tmp_path / "ward.parquet", BY_PATIENT))
+        return records_of(read_records(tmp_path / "ward.parquet", BY_PATIENT).records)
 
     everybody = read(rows)
     for gone in {patient for patient, _ in rows}:
@@ -207,7 +207,7 @@ def test_of_a_parquet_file_with_values_that_have_no_form(tmp_path, rows, schema)
         columns["sex"] = pa.Array.from_buffers(pa.string(), len(some), texts.buffers())
         columns["born"] = pa.array([born for _, _, born in some], pa.timestamp("us"))
         pq.write_table(pa.table(columns), tmp_path / "ward.parquet")
-        return records_of(read_fitting_records(tmp_path / "ward.parquet", schema, ("id", "born")))
+        return records_of(read_records(tmp_path / "ward.parquet", schema, ("id", "born")).records)
 
     everybody = read(rows)
     for gone in {patient for patient, _, _ in rows}:
@@ -232,7 +232,7 @@ def test_of_a_database_whose_cells_have_types_of_their_own(tmp_path, rows, schem
                     database.execute("UPDATE ward SET sex = CAST(x'ff66' AS TEXT) WHERE rowid = last_insert_rowid()")
             database.commit()
         source = SqlSource(url=f"sqlite:///{path}", statement="SELECT * FROM ward")
-        return records_of(read_fitting_records(source, schema, IDENTIFIED_BY))
+        return records_of(read_records(source, schema, IDENTIFIED_BY).records)
 
     numbered = list(enumerate(rows))
     everybody = read(numbered)
@@ -254,7 +254,7 @@ def test_of_a_database_with_dates_that_have_no_form(tmp_path):
     def read(gone):
         statement = f"SELECT * FROM ward WHERE id <> '{gone}'"  # noqa: S608  # the test's own
         source = SqlSource(url=f"duckdb:///{path}", statement=statement)
-        return records_of(read_fitting_records(source, BY_RECORD, ("id", "born")))
+        return records_of(read_records(source, BY_RECORD, ("id", "born")).records)
 
     everybody = read("nobody")
     assert everybody.total() == 6
@@ -322,7 +322,7 @@ def test_of_images(scans, rows, room):
         body = [good(patient) + b"," + cell.encode(errors="surrogateescape") for patient, cell in some]
         (scans / "ward.csv").write_bytes(b"\n".join([HEADER.encode() + b",scan", *body]) + b"\n")
         levels = np.zeros((room, 1, image.height, image.width), scale.kind)
-        return records_of(read_fitting_records(scans / "ward.csv", schema, room=levels))
+        return records_of(read_records(scans / "ward.csv", schema, room=levels).records)
 
     everybody = read(rows)
     for gone in {patient for patient, _ in rows}:
@@ -347,7 +347,7 @@ def test_of_images_whatever_a_decoder_raises(scans, monkeypatch, decoder, raised
     names = ["0.png" if modules[decoder] is image_files else "0.dcm", "1.png", "2.jpg"]
     rows = [good(place) + b"," + name.encode() for place, name in enumerate(names)]
     (scans / "ward.csv").write_bytes(b"\n".join([HEADER.encode() + b",scan", *rows]) + b"\n")
-    assert read_fitting_records(scans / "ward.csv", scans_schema()).identities == ("n1", "n2")
+    assert read_records(scans / "ward.csv", scans_schema()).records.identities == ("n1", "n2")
 
 
 # --- rows that a study keeps ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.errors import DataError, Faults, Reasons
-from silo_agent.data.reader import Reading, empty_records, look_at_records, read_fitting_records, read_records
+from silo_agent.data.reader import ColumnReader, empty_records, read_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Table, Written
 from support.images import study_document, write_png, write_sites
@@ -22,7 +22,7 @@ def read(tmp_path):
     def _read(*rows, header=HEADER, schema=None, name="site.csv", identified_by=(), written=None):
         path = tmp_path / name
         path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-        return read_records(path, schema or make_schema(), identified_by, written=written)
+        return read_records(path, schema or make_schema(), identified_by, written=written).whole()
 
     return _read
 
@@ -65,7 +65,7 @@ def test_protected_attributes_are_places_among_their_groups_and_another_cell_lea
     assert records.protected.tolist() == [[0, 0], [1, 1]]
     assert records.of_patients(np.array([False, True])).protected.tolist() == [[1, 1]]
     assert fault(read, "p2,50,10,d,yes,A,1", schema=schema).column == "sex"
-    fitting = read_fitting_records(tmp_path / "site.csv", schema)
+    fitting = read_records(tmp_path / "site.csv", schema).records
     assert fitting.protected.tolist() == [[0, 0]]
     assert empty_records(schema).protected.shape == (0, 2)
     assert read(GOOD).protected is None
@@ -86,9 +86,9 @@ def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
 def test_whatever_a_cell_raises_leaves_its_record_out_alone():
     """A parser that stumbles over one cell must not cost the others their records."""
     faults = Faults()
-    reading = Reading(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, {})
-    assert reading.column("x", lambda cell: 8 / cell, -1.0) == [2.0, -1.0, 4.0, -1.0]
-    assert reading.fits.tolist() == [True, False, True, False]
+    reader = ColumnReader(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, {})
+    assert reader.column("x", lambda cell: 8 / cell, -1.0) == [2.0, -1.0, 4.0, -1.0]
+    assert reader.fits.tolist() == [True, False, True, False]
     (first, *_) = faults.first()
     assert (first.row, first.found, first.expected) == (3, "0, ZeroDivisionError", "a value that can be used")
     assert faults.total == 2
@@ -210,9 +210,9 @@ def test_an_open_quote_bytes_that_are_not_utf8_and_an_absent_file_are_named(read
     path = tmp_path / "latin.csv"
     path.write_bytes((HEADER + "\nM\xfcller,50,10,f,yes,A,1\n").encode("latin-1"))
     with pytest.raises(DataError, match="UTF-8"):
-        read_records(path, make_schema())
+        read_records(path, make_schema()).whole()
     with pytest.raises(DataError, match="fix its path") as caught:
-        read_records(tmp_path / "absent.csv", make_schema())
+        read_records(tmp_path / "absent.csv", make_schema()).whole()
     assert str(tmp_path) not in str(caught.value)
 
 
@@ -237,7 +237,7 @@ def test_delimiter_byte_order_mark_extra_columns_and_a_file_without_header_are_r
     bare = make_schema(columns=tuple(HEADER.split(",")))
     path = tmp_path / "bare.data"
     path.write_text(GOOD + "\n")
-    np.testing.assert_array_equal(read_records(path, bare).inputs, read(GOOD).inputs)
+    np.testing.assert_array_equal(read_records(path, bare).whole().inputs, read(GOOD).inputs)
 
 
 ROWS = make_schema(patient=None)
@@ -283,7 +283,7 @@ def test_a_file_without_a_column_that_identifies_its_records_is_an_error_that_na
         path = tmp_path / "site.csv"
         path.write_text(f"{HEADER}\n{GOOD}\n")
     with pytest.raises(DataError) as caught:
-        read_records(path, ROWS, ["id", "row"])
+        read_records(path, ROWS, ["id", "row"]).whole()
     (found,) = caught.value.faults
     assert (found.file, found.column, found.expected) == (f"site.{suffix}", "row", "exactly one")
 
@@ -304,7 +304,7 @@ def test_a_patient_and_a_record_lie_in_the_same_cohort_whatever_the_files_format
     path = tmp_path / "typed.parquet"
     pq.write_table(pa.table(dict(zip(header, cells + same, strict=True))), path)
     for schema, by in ((make_schema(), ["id"]), (ROWS, ["id", "age", "crp", "died"])):
-        plain, typed = read(*lines, schema=schema, identified_by=by), read_records(path, schema, by)
+        plain, typed = read(*lines, schema=schema, identified_by=by), read_records(path, schema, by).whole()
         assert plain.identities == typed.identities
         assert len(set(plain.identities)) == count
         assert split(plain, "ward", 0.2)[1].identities == split(typed, "ward", 0.2)[1].identities
@@ -326,12 +326,12 @@ def test_parquet_means_the_same_as_csv(read, tmp_path):
     )
     path = tmp_path / "site.parquet"
     pq.write_table(table, path)
-    typed, plain = read_records(path, make_schema()), read(*rows)
+    typed, plain = read_records(path, make_schema()).whole(), read(*rows)
     for name in ("inputs", "labels", "domains", "patients"):
         np.testing.assert_array_equal(getattr(typed, name), getattr(plain, name))
     assert typed.identities == plain.identities
     by = ["id", "age", "unused"]
-    assert len(set(read_records(path, make_schema(patient=None), by).identities)) == 3
+    assert len(set(read_records(path, make_schema(patient=None), by).whole().identities)) == 3
 
 
 def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
@@ -339,13 +339,13 @@ def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
     path = tmp_path / "site.parquet"
     pq.write_table(pa.table(columns | {"died": [True]}), path)
     with pytest.raises(DataError) as caught:
-        read_records(path, make_schema())
+        read_records(path, make_schema()).whole()
     assert [(one.row, one.column) for one in caught.value.faults] == [(1, "died"), (1, "crp")]
     with pytest.raises(DataError, match="the 2 columns that the policy or study lists"):
-        read_records(path, make_schema(columns=("id", "age")))
+        read_records(path, make_schema(columns=("id", "age"))).whole()
     path.write_bytes(b"no parquet")
     with pytest.raises(DataError, match="unreadable"):
-        read_records(path, make_schema())
+        read_records(path, make_schema()).whole()
 
 
 def test_a_long_file_is_read_whole(read):
@@ -448,7 +448,7 @@ def test_parquet_names_images_as_csv_does(read, tmp_path):
     write_png(tmp_path / "a.png", np.full((8, 8), 9, np.uint8))
     columns = dict(zip(SCANS.split(","), zip(*[[*GOOD.split(","), "a.png"]] * 2, strict=True), strict=True))
     pq.write_table(pa.table({name: list(cells) for name, cells in columns.items()}), tmp_path / "site.parquet")
-    records = read_records(tmp_path / "site.parquet", scans_schema())
+    records = read_records(tmp_path / "site.parquet", scans_schema()).whole()
     assert records.images.levels.shape == (1, 1, 8, 8)
     assert np.array_equal(
         records.images.take(slice(None)),
@@ -461,7 +461,7 @@ def test_parquet_names_images_as_csv_does(read, tmp_path):
 def test_the_made_up_sites_fit_their_study(tmp_path, classes, channels):
     study = Study.model_validate(study_document(classes=classes, channels=channels))
     for file in write_sites(tmp_path, classes=classes, channels=channels).values():
-        records = read_records(file, study.data)
+        records = read_records(file, study.data).whole()
         assert set(records.labels.tolist()) == set(range(classes))
         assert records.images.shape == (channels, 16, 16)
         assert len(records) > records.patient_count == len(records.images.levels) == 24
@@ -472,7 +472,7 @@ def test_records_come_with_the_text_of_another_column_and_misfits_are_counted(re
     misfit = GOOD.replace("50", "old")
     path.write_text(f"{HEADER},ward\n{GOOD},II\n{misfit},I\n{GOOD}, I \n{GOOD}\n")
     reasons = Reasons()
-    found = look_at_records(path, make_schema(), reasons, more=("ward",))
+    found = read_records(path, make_schema(), faults=reasons, more=("ward",))
     assert found.texts("ward") == ("II", "I")
     assert len(found.records) == 2
     assert found.left_out == 2
@@ -484,7 +484,7 @@ def test_records_come_with_the_text_of_another_column_and_misfits_are_counted(re
     assert len({reason.expected for reason in reasons.counted()}) == 3
     assert "old" not in repr(reasons.counted()) + repr(found)
     with pytest.raises(DataError, match="'bed'"):
-        look_at_records(path, make_schema(), Reasons(), more=("bed",))
+        read_records(path, make_schema(), faults=Reasons(), more=("bed",))
 
 
 # --- how the hospital writes its file ---------------------------------------------------------------------------------
@@ -536,8 +536,8 @@ def test_a_cell_that_cannot_be_compared_makes_its_own_record_unfit(tmp_path):
     path = tmp_path / "site.parquet"
     pq.write_table(pa.table({**table, "age": pa.array([10**37, 50], pa.decimal128(38))}), path)
     written = Written(",", (), None, {"age": {"50": 60}, "crp": {"1": 10**15}})
-    assert len(read_fitting_records(path, make_schema(), written=written)) == 0
-    found = read_fitting_records(path, make_schema(), written=replace(written, codes={"age": {"50": 60}}))
+    assert len(read_records(path, make_schema(), written=written).records) == 0
+    found = read_records(path, make_schema(), written=replace(written, codes={"age": {"50": 60}})).records
     assert found.identities == ("p2",)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.documents.policy import Policy
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
@@ -69,7 +69,7 @@ def cohorts(folder, study, policy, written=None):
     found = {}
     for number, row in enumerate(rows):
         (folder / "row.csv").write_text(",".join(f"{value}.0" for value in row) + ",1\n")
-        records = read_fitting_records(folder / "row.csv", study.data, policy.data_set.identified_by, written=written)
+        records = read_records(folder / "row.csv", study.data, policy.data_set.identified_by, written=written).records
         training, evaluation = split(records, policy.data_set.id, policy.data_set.holdout)
         if len(records):
             found[number] = len(training) > len(evaluation)

@@ -11,7 +11,7 @@ from policies.documents.policy import Policy
 from silo_agent.config import SqlSource
 from silo_agent.data import table as table_module
 from silo_agent.data.errors import DataError, Faults
-from silo_agent.data.reader import look_at_records, read_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.table import Table, Written, needed_columns, read_table
 from support.small_cohort import policy_document
 from support.studies import tiny_study
@@ -31,7 +31,7 @@ def test_a_folder_of_csv_and_parquet_is_one_table_in_the_order_of_names(tmp_path
     pq.write_table(pa.table(row), tmp_path / "3.parquet")
     write(tmp_path / ".hidden.csv", "p9,a,60,4,0")
     (tmp_path / "notes.txt").write_text("no table", encoding="utf-8")
-    read = read_records(tmp_path, SCHEMA)
+    read = read_records(tmp_path, SCHEMA).whole()
     assert read.labels.tolist() == [0, 1, 1, 0]
     assert read.domains.tolist() == [0, 0, 1, 1]
 
@@ -39,7 +39,7 @@ def test_a_folder_of_csv_and_parquet_is_one_table_in_the_order_of_names(tmp_path
 def test_a_fault_in_a_folder_is_told_with_its_own_file(tmp_path):
     write(tmp_path / "a.csv", "p1,a,60,4,0")
     write(tmp_path / "b.csv", "p2,a,sixty,4,0", "p3,a,61,4,1")
-    check = look_at_records(tmp_path, SCHEMA, Faults(5))
+    check = read_records(tmp_path, SCHEMA, faults=Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
     assert [(fault.file, fault.row, fault.column) for fault in check.faults] == [("b.csv", 2, "age")]
 
@@ -48,13 +48,13 @@ def test_all_files_of_a_folder_that_cannot_be_used_are_told_at_once(tmp_path):
     (tmp_path / "a.csv").write_text("patient,group\n", encoding="utf-8")
     (tmp_path / "b.parquet").write_bytes(b"no parquet")
     with pytest.raises(DataError) as caught:
-        read_records(tmp_path, SCHEMA)
+        read_records(tmp_path, SCHEMA).whole()
     assert {fault.file for fault in caught.value.faults} == {"a.csv", "b.parquet"}
 
 
 def test_a_folder_without_data_says_so(tmp_path):
     with pytest.raises(DataError, match="found a folder without data, expected files that end in"):
-        read_records(tmp_path, SCHEMA)
+        read_records(tmp_path, SCHEMA).whole()
 
 
 def test_a_row_without_an_identity_is_left_out_and_counted():

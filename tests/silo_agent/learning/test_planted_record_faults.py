@@ -154,7 +154,7 @@ def home(tmp_path, study):
     lines = (tmp_path / "site.csv").read_text().splitlines()
     names = [f"marked-{number}" for number in range(50)]
     (tmp_path / "names.csv").write_text("\n".join([lines[0], *(f"{name},a,{i},4,1" for i, name in enumerate(names))]))
-    cohorts = split(read_records(tmp_path / "names.csv", study.data, ["patient"]), DATA_SET, HOLDOUT)
+    cohorts = split(read_records(tmp_path / "names.csv", study.data, ["patient"]).whole(), DATA_SET, HOLDOUT)
     chosen = [names[round(float((cohort.inputs[:][0, 0] + 1) * 60))] for cohort in cohorts]
     lines[5:5] = [f"{name},a,{age},4,1" for name, age in zip(chosen, AGES, strict=True)]
     (tmp_path / "site.csv").write_text("\n".join(lines) + "\n")

@@ -11,7 +11,7 @@ from policies.documents import recipes
 from policies.plan import shapes
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.split import split
 from silo_agent.learning.dpsgd.step import PrivateStep
@@ -152,7 +152,7 @@ def test_as_many_noised_steps_are_taken_as_are_charged(tmp_path, monkeypatch, li
 
 def test_both_cohorts_are_those_of_the_split(tmp_path, lines):
     learner = learner_of(tmp_path / "silo", lines)
-    records = read_fitting_records(tmp_path / "silo" / "own.csv", learner.study.data, ["patient"])
+    records = read_records(tmp_path / "silo" / "own.csv", learner.study.data, ["patient"]).records
     for name, records_of in zip(("training", "evaluation"), split(records, DATA_SET, HOLDOUT), strict=True):
         assert learner.cohort(name).identities == records_of.identities
         np.testing.assert_array_equal(learner.cohort(name).labels, records_of.labels)

@@ -39,7 +39,7 @@ def own_file(folder, **changes):
 def test_the_training_cohort_alone_trains_and_the_held_out_patients_say_how_good_it_is(tmp_path):
     (model, study), data = handed_over(tmp_path), own_file(tmp_path)
     found = adapt(model, None, replace(COHORTS, source_of=lambda _: data), most=8, device="cpu")
-    training, held_out = split(read_records(data, study.data), "north-ward", 0.25)
+    training, held_out = split(read_records(data, study.data).whole(), "north-ward", 0.25)
     assert found.adapted.patients == training.patient_count
     assert (found.held_out.patients, found.file, found.skipped) == (held_out.patient_count, "north.csv", 0)
     wanted = adapting.adapt(SharedModel.load(model), training, most=8)

@@ -11,7 +11,7 @@ import pytest
 
 from silo_agent.config import SqlSource
 from silo_agent.data.errors import DataError, Faults
-from silo_agent.data.reader import look_at_records, read_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.table import Written
 from silo_agent.learning.errors import ModelFileError
@@ -41,7 +41,7 @@ def study():
 def trained(tmp_path_factory, study):
     tmp_path = tmp_path_factory.mktemp("trained")
     data = write_patients(tmp_path / "own.csv", np.random.default_rng(1), SLOPES, patients=400)
-    records = read_records(data, study.data)
+    records = read_records(data, study.data).whole()
     model = SharedModel.start(study)
     phi = model.features(records.inputs).numpy()
     ours, wanted = records.domains == 0, records.inputs @ SLOPES.T.astype(np.float32)
@@ -82,7 +82,7 @@ def test_a_personal_model_that_is_being_removed_is_not_looked_for(folder):
 
 def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
     data = fresh(folder)
-    records = read_records(data, study.data)
+    records = read_records(data, study.data).whole()
     for model, found in (
         (SharedModel.load(folder / "model-2.safetensors"), evaluate(folder, 2, data, COHORTS).shared),
         (PersonalModel.load(folder / "personal.safetensors"), evaluate(folder, 2, data, COHORTS).personal),
@@ -121,13 +121,13 @@ def test_the_choice_stands_beside_both_models_with_paired_intervals_on_held_out_
     model = choose(folder, "own heads")
     found = evaluate(folder, 2, None, own(folder, study))
     assert (found.choice, "99 training patients" in found.why) == ("own heads", True)
-    held = COHORTS.division.split(read_records(folder / "own.csv", study.data))[1]
+    held = COHORTS.division.split(read_records(folder / "own.csv", study.data).whole())[1]
     shared = SharedModel.load(folder / "model-2.safetensors")
     said = [one.predict(held.inputs, held.domains) for one in (shared, model)]
     assert found.untouched["chosen"] == paired(*said, held.labels, held.patients, shared.family)
     assert found.untouched["personal"].auc.low > 0, "the shared model knows nothing of domain b"
     assert found.untouched["personal"].patients == held.patient_count == found.patients.held_out
-    records = read_records(folder / "own.csv", study.data)
+    records = read_records(folder / "own.csv", study.data).whole()
     rows = records.domains == 1
     said = model.predict(records.inputs, records.domains)[rows]
     assert found.chosen[1] == quality(said, records.labels[rows], study.evaluation.bins, shared.family)
@@ -161,12 +161,12 @@ def own(folder, study, **changes):
 
 
 def test_who_has_withdrawn_is_scored_by_nobody(folder, study):
-    gone = frozenset(read_records(folder / "own.csv", study.data).identities[:7])
+    gone = frozenset(read_records(folder / "own.csv", study.data).whole().identities[:7])
     found = evaluate(folder, 2, None, own(folder, study, withdrawn=gone))
     assert (sum(one.records for one in found.shared), found.skipped) == (400 - 7, 0)
     # A file whose records do not say whose they are has nobody to leave out.
     by_record = study.data.model_copy(update={"patient": None})
-    assert look_at_records(folder / "own.csv", by_record, Faults(1), withdrawn=gone).kept == 400
+    assert read_records(folder / "own.csv", by_record, faults=Faults(1), withdrawn=gone).kept == 400
 
 
 def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, study):

@@ -6,7 +6,7 @@ import pytest
 from policies.documents.policy import Policy
 from policies.errors import LedgerMismatchError
 from policies.ledger.ledger import Genesis
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.forecast.public import known_of
 from silo_agent.learning.errors import LearningError
 from silo_agent.models.expecting import known_of_file
@@ -35,7 +35,7 @@ def test_a_public_file_says_what_its_fitting_records_say(quick_path):
     file = write_patients(quick_path / "own.csv", np.random.default_rng(1), np.eye(2), patients=60)
     file.write_text(file.read_text() + "x1,nowhere,60,1,1\n")
     bound, study = Genesis.of(policy(public=True)), tiny_study()
-    records = read_fitting_records(file, study.data, ["patient"])
+    records = read_records(file, study.data, ["patient"]).records
     assert len(records) == 60
     told = known_of_file(study, policy(public=True), bound, file)
     assert told == known_of(study, records, policy(public=True).data_set.holdout)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_fitting_records, read_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.sources.data_set import Division
 from silo_agent.data.split import split
 from silo_agent.learning.model.shared import SharedModel
@@ -45,7 +45,7 @@ def test_groups_of_the_held_out_patients_under_both_models(folder, study):
         list(study.data.domains),
     )
     assert 100 < found.held_out < 300
-    assert sum(group.records for group in shared.groups) == found.held_out < len(read_records(data, study.data))
+    assert sum(group.records for group in shared.groups) == found.held_out < len(read_records(data, study.data).whole())
     assert shared.gaps["auc"].gap == pytest.approx(abs(shared.groups[0].auc - shared.groups[1].auc))
     assert shared.attacker == personal.attacker
     assert found.together is None
@@ -73,7 +73,7 @@ def test_patients_who_train_appear_in_no_figure_and_each_held_out_patient_does(f
         found = report(folder, 2, HospitalCohorts(Division("north-ward", 0.5, ("patient",)), lambda _: file))
         return found.held_out, found.shared, found.personal
 
-    kept = split(read_fitting_records(whole, study.data, ["patient"]), "north-ward", 0.5)[1].identities
+    kept = split(read_records(whole, study.data, ["patient"]).records, "north-ward", 0.5)[1].identities
     held_out = [row for row in rows if row.split(",")[0] in kept]
     assert 15 < len(held_out) < 45
     assert reported(held_out) == reported(rows)

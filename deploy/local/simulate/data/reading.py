@@ -18,7 +18,7 @@ from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import rows_of
 from policies.documents.study import DataSchema
 from silo_agent.data.errors import MisfitReason, Reasons
-from silo_agent.data.reader import Looked, look_at_records
+from silo_agent.data.reader import Reading, read_records
 from silo_agent.data.records import Records
 from silo_agent.data.table import SUFFIXES
 
@@ -30,14 +30,14 @@ _UNNAMED: Final = "none"
 class Read:
     """One file, and why records of it are left out."""
 
-    looked: Looked
+    reading: Reading
     reasons: Reasons
 
     @classmethod
     def of(cls, file: Path, schema: DataSchema, more: Sequence[str] = ()) -> Self:
         """Read a file of public records, with columns that the study need not name. Raises `DataError`."""
         reasons = Reasons()
-        return cls(look_at_records(file, schema, reasons, more=more), reasons)
+        return cls(read_records(file, schema, faults=reasons, more=more), reasons)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LeftOut:
             known = first.setdefault((own.column, own.expected), replace(own, records=0))
             first[own.column, own.expected] = replace(known, records=known.records + own.records)
         reasons = tuple(sorted(first.values(), key=lambda reason: -reason.records))
-        return cls(sum(table.looked.left_out for table in tables), reasons)
+        return cls(sum(table.reading.left_out for table in tables), reasons)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -94,13 +94,13 @@ def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) 
     if silos_by is None:
         whole = {file: Read.of(file, schema) for file in files}
         names = _names([file.stem for file in whole])
-        records = {name: own.looked.records for name, own in zip(names, whole.values(), strict=True)}
+        records = {name: own.reading.records for name, own in zip(names, whole.values(), strict=True)}
         return Found(records, LeftOut.of(tuple(whole.values())))
     table = Read.of(files[0], schema, (silos_by,))
-    texts = np.array(table.looked.texts(silos_by), np.str_)
+    texts = np.array(table.reading.texts(silos_by), np.str_)
     values = sorted(set(texts.tolist()))
     parted = {
-        name: rows_of(table.looked.records, texts == value) for name, value in zip(_names(values), values, strict=True)
+        name: rows_of(table.reading.records, texts == value) for name, value in zip(_names(values), values, strict=True)
     }
     return Found(parted, LeftOut.of([table]))
 
@@ -111,10 +111,10 @@ def read_test(file: Path, schema: DataSchema) -> tuple[Records, LeftOut]:
     Raises `DataError` for a file of another form, `SimulationError` if no record fits.
     """
     table = Read.of(file, schema)
-    if not table.looked.kept:
+    if not table.reading.kept:
         msg = f"no record of {file} fits the study's schema, so no model can be measured on it; check file and schema"
         raise SimulationError(msg)
-    return table.looked.records, LeftOut.of([table])
+    return table.reading.records, LeftOut.of([table])
 
 
 def _names(texts: Sequence[str]) -> list[str]:

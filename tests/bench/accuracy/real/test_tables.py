@@ -50,7 +50,7 @@ def test_a_patient_is_where_the_first_stay_was_and_the_dead_are_left_out(tmp_pat
 def test_the_tables_fit_their_studies(tmp_path):
     study = load_study(data_sets.HERE / "diabetes.yaml")
     files = tables.write({"cardiology": stays(tmp_path, [FIRST])["cardiology"]}, tmp_path / "out")
-    records = read_records(files["cardiology"], study.data)
+    records = read_records(files["cardiology"], study.data).whole()
     assert records.inputs.shape == (1, study.model.representation)
     assert study.data.domains[records.domains[0]] == "Asian"
 
@@ -71,6 +71,6 @@ def test_adult_is_dealt_to_six_silos_and_fits_its_study(tmp_path):
     study = load_study(data_sets.HERE / "adult.yaml")
     files = tables.write(training, tmp_path / "out")
     assert tuple(files) == study.silos
-    records = read_records(files["silo-3"], study.data, ("row",))
+    records = read_records(files["silo-3"], study.data, ("row",)).whole()
     assert records.inputs.shape == (2, study.model.representation)
     assert {study.data.domains[m] for m in records.domains} == {"other male"}

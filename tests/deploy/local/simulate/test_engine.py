@@ -14,7 +14,7 @@ from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
 from policies.plan.release import plan
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import kept_parts as kept
 from silo_agent.learning.model.shared import SharedModel
@@ -65,7 +65,7 @@ def following(recipe):
 
 def cohorts_of(study, files):
     """The cohorts that agents with these data sets draw."""
-    records = {name: read_fitting_records(file, study.data, ["patient"]) for name, file in files.items()}
+    records = {name: read_records(file, study.data, ["patient"]).records for name, file in files.items()}
     return Cohorts({name: Silo.split(own, data_set_of(name), HOLDOUT) for name, own in records.items()})
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from policies.documents import bounds
 from policies.documents.sections.data import FINEST, LEAST, MOST, DataSchema, DomainColumn, Image, Label, NumericFeature
 from silo_agent.data.images import Images, PixelScale
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 
 getcontext().prec = 60
 EXACT = 2.0**-23
@@ -202,7 +202,7 @@ def test_a_number_becomes_its_exact_place_in_the_range_or_makes_its_record_unfit
     rows = [f'p{i},1,"{band}","{cell}"' for i, (cell, band) in enumerate(zip(cells, bands, strict=True))]
     path.write_text("\n".join(["p,y,band,x", *rows, f"last,1,0,{feature.minimum!r}"]) + "\n")
     schema = DataSchema(patient="p", label=LABEL, domain=EDGES, features=[feature.model_dump()])
-    records = read_fitting_records(path, schema)
+    records = read_records(path, schema).records
     kept = dict(zip(records.identities, records.inputs, strict=True))
     assert kept.keys() <= {*(f"p{i}" for i in range(len(cells))), "last"}
     assert kept["last"][0] == -1.0
@@ -253,7 +253,7 @@ def test_a_code_is_found_or_its_record_is_unfit(classes, cells, tmp_path_factory
     path = tmp_path_factory.getbasetemp() / "codes.csv"
     quoted = ['"' + str(cell).replace('"', '""') + '"' for cell in cells]
     path.write_text("\n".join(["y,d,c", *(f"{q},{q},{q}" for q in quoted)]) + "\n", encoding="utf-8")
-    records = read_fitting_records(path, schema, ["y"])
+    records = read_records(path, schema, ["y"]).records
     assert len(records) <= len(cells)
     inputs = records.inputs[:]
     assert np.isin(inputs, (0.0, 1.0)).all()

@@ -1,6 +1,8 @@
 """A data set is read and divided in one place, and travels to another process as it is."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,3 +55,22 @@ def test_the_columns_that_say_whose_a_record_is_are_the_divisions(file):
     assert len(training) + len(held_out) > 0
     with pytest.raises(ValueError, match="identified_by"):
         DataSet(file, Division("north-ward", 0.25, ())).cohorts(by_record)
+
+
+ROOT = Path(__file__).parents[4]
+FOR_PEOPLE = {"silo_agent/cli/data.py", "silo_agent/data/profiling/profile.py", "silo_agent/models"}
+FOR_TRAINING = {"silo_agent/data/sources/data_set.py", "silo_agent/data/sources/snapshot.py"}
+
+
+def test_who_trains_takes_the_records_alone():
+    """What does not fit, and how many, would tell who sees a result about single patients."""
+    readers = {}
+    for path in (ROOT / "silo_agent").rglob("*.py"):
+        text = path.read_text("utf-8")
+        if re.search(r"import .*\bread_records\b", text):
+            readers[path.relative_to(ROOT).as_posix()] = text
+    shown = {name for name in readers if name in FOR_PEOPLE or name.rpartition("/")[0] in FOR_PEOPLE}
+    assert readers.keys() - shown == FOR_TRAINING
+    for name in FOR_TRAINING:
+        calls = re.findall(r"\bread_records\((?:[^()]|\([^()]*\))*\)(\.?\w*)", readers[name])
+        assert calls == [".records"], (name, calls)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.sources.snapshot import forget, pack, read_begun, unpack
 from silo_agent.data.table import Table, Written, name_of
 from silo_agent.storage.errors import LocalFileError
@@ -62,7 +62,7 @@ def test_equal_cells_are_kept_as_they_look():
 def test_every_reading_after_the_first_sees_the_rows_of_the_first(file):
     store = Memory()
     first = read_begun(file, SCHEMA, ("patient",), store)
-    direct = read_fitting_records(file, SCHEMA, ("patient",))
+    direct = read_records(file, SCHEMA, ("patient",)).records
     assert first.inputs[:].tolist() == direct.inputs[:].tolist()
     assert (first.labels.tolist(), first.identities) == (direct.labels.tolist(), direct.identities)
     file.write_text(f"{HEADER}\nq1,a,1,1,1\n", encoding="utf-8")

@@ -21,7 +21,7 @@ import pytest
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import plain
 from silo_agent.data.errors import DataAbsentError, DataError, Faults
-from silo_agent.data.reader import look_at_records, read_records
+from silo_agent.data.reader import read_records
 from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, _open_sqlite, columns, is_missing, rows
 from support.studies import tiny_study
 
@@ -46,10 +46,12 @@ def sqlite(path, statement="SELECT * FROM stay"):
 
 
 def test_a_statement_gives_records_and_faults_have_their_row(ward):
-    check = look_at_records(sqlite(ward), SCHEMA, Faults(5))
+    check = read_records(sqlite(ward), SCHEMA, faults=Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
     assert [(fault.file, fault.row, fault.column) for fault in check.faults] == [("database ward.sqlite3", 3, "age")]
-    records = read_records(sqlite(ward, "SELECT * FROM stay WHERE age IS NOT NULL AND patient LIKE 'p%';"), SCHEMA)
+    records = read_records(
+        sqlite(ward, "SELECT * FROM stay WHERE age IS NOT NULL AND patient LIKE 'p%';"), SCHEMA
+    ).whole()
     assert records.labels.tolist() == [0, 1]
 
 
@@ -91,7 +93,7 @@ def duckdb_source(path, statement="SELECT * FROM stay"):
 
 
 def test_a_duckdb_file_is_read_as_the_others_are(duck, tmp_path):
-    records = read_records(duckdb_source(duck, "SELECT * FROM stay WHERE patient LIKE 'p%';"), SCHEMA)
+    records = read_records(duckdb_source(duck, "SELECT * FROM stay WHERE patient LIKE 'p%';"), SCHEMA).whole()
     assert (records.labels.tolist(), records.identities) == ([0, 1], ("p1%", "p2"))
     assert is_missing(duckdb_source(tmp_path / "gone")) == tmp_path / "gone"
     with pytest.raises(SqlError):
@@ -123,7 +125,7 @@ def test_a_text_that_is_no_utf_8_leaves_out_its_own_row(ward):
     with closing(sqlite3.connect(ward)) as database:
         database.execute("INSERT INTO stay VALUES (CAST(x'ff' AS TEXT), 'a', 60, 4, 0)")
         database.commit()
-    check = look_at_records(sqlite(ward), SCHEMA, Faults(5))
+    check = read_records(sqlite(ward), SCHEMA, faults=Faults(5))
     assert (check.kept, check.left_out) == (2, 2)
 
 
@@ -143,14 +145,14 @@ def test_sqlite_names_columns_without_looking_at_a_record(ward, statement):
 
 def test_what_a_database_says_is_not_in_the_summary(ward):
     with pytest.raises(DataError) as caught:
-        read_records(sqlite(ward, "SELECT * FROM secret_name"), SCHEMA)
+        read_records(sqlite(ward, "SELECT * FROM secret_name"), SCHEMA).whole()
     assert "secret_name" in str(caught.value)
     assert "secret_name" not in caught.value.summary + repr(caught.value)
 
 
 def test_columns_that_are_absent_are_all_named(ward):
     with pytest.raises(DataError) as caught:
-        read_records(sqlite(ward, "SELECT patient, age FROM stay"), SCHEMA)
+        read_records(sqlite(ward, "SELECT patient, age FROM stay"), SCHEMA).whole()
     assert {fault.column for fault in caught.value.faults} == {"group", "lactate", "ill"}
 
 
@@ -170,7 +172,7 @@ def test_a_driver_that_is_not_there_is_told_with_the_package_that_has_it(monkeyp
             columns(SqlSource(url=url, statement="SELECT 1"))
         assert f"pip install {package} " in caught.value.expected
     with pytest.raises(DataAbsentError) as absent:
-        read_records(SqlSource(url="postgresql://reader@127.0.0.1:1/ward", statement="SELECT 1"), SCHEMA)
+        read_records(SqlSource(url="postgresql://reader@127.0.0.1:1/ward", statement="SELECT 1"), SCHEMA).whole()
     assert "127.0.0.1" not in absent.value.summary
 
 
@@ -294,7 +296,7 @@ def test_postgresql_types_become_the_cells_that_a_file_would_have(cluster):
     assert columns(source) == ["patient", "group", "age", "lactate", "ill", "day"]
     assert [row[-1] for row in rows(source)] == ["2020-02-03", "infinity"]
     numbers = 'SELECT patient, "group", age, lactate, ill::int AS ill FROM stay ORDER BY patient'
-    records = read_records(postgres(cluster, numbers), SCHEMA)
+    records = read_records(postgres(cluster, numbers), SCHEMA).whole()
     assert records.labels.tolist() == [0, 1]
     assert records.domains.tolist() == [0, 1]
 
@@ -315,16 +317,16 @@ def test_a_statement_that_fails_on_a_record_is_no_reason_that_others_hear(cluste
     source = postgres(cluster, failing)
     assert columns(source) == ["patient", "group", "age", "lactate", "ill"]
     with pytest.raises(RecordError) as caught:
-        read_records(source, SCHEMA)
+        read_records(source, SCHEMA).whole()
     assert "division by zero" in caught.value.found
     assert "zero" not in str(caught.value)
     with pytest.raises(DataError):
-        read_records(postgres(cluster, failing.replace(" AS age", " AS years")), SCHEMA)
+        read_records(postgres(cluster, failing.replace(" AS age", " AS years")), SCHEMA).whole()
     with pytest.raises(RecordError):
         read_records(
             sqlite(ward, 'SELECT patient, "group", age, lactate, abs(-9223372036854775807 - 1) AS ill FROM stay'),
             SCHEMA,
-        )
+        ).whole()
 
 
 def test_a_wrong_password_is_refused_and_not_shown(cluster, tmp_path):
@@ -381,7 +383,7 @@ def test_the_statement_for_omop_runs_on_synthetic_persons(cluster):
     found = rows(SqlSource(url=url, statement=statement + " ORDER BY 1", credentials=secret))
     assert [(row[0], row[1], row[2], row[4]) for row in found] == [(1, "a", 60, 0), (2, "b", 70, 1), (3, "b", 65, 0)]
     assert [None if row[3] is None else float(row[3]) for row in found] == [4.5, 7.0, None]
-    check = look_at_records(SqlSource(url=url, statement=statement, credentials=secret), SCHEMA, Faults(5))
+    check = read_records(SqlSource(url=url, statement=statement, credentials=secret), SCHEMA, faults=Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
 
 
@@ -472,7 +474,7 @@ def test_mariadb_gives_records_and_its_types_become_the_cells_that_a_file_would_
         "50%",
     ]
     assert second[5:9] == ["0000-00-00", "2020-02-03 04:05:06", None, "b'\\xff'"]
-    records = read_records(maria(mariadb, "SELECT * FROM stay WHERE lactate < 9"), SCHEMA)
+    records = read_records(maria(mariadb, "SELECT * FROM stay WHERE lactate < 9"), SCHEMA).whole()
     assert (records.labels.tolist(), records.identities) == ([0], ("p1",))
 
 
@@ -500,7 +502,7 @@ def test_mariadb_itself_refuses_to_write(mariadb, statement):
 )
 def test_mariadb_is_asked_for_nothing_but_one_select(mariadb, statement):
     with pytest.raises(DataError):
-        read_records(maria(mariadb, statement), SCHEMA)
+        read_records(maria(mariadb, statement), SCHEMA).whole()
 
 
 @pytest.mark.parametrize(
@@ -662,7 +664,7 @@ def test_the_example_for_a_fhir_bulk_export_runs_on_synthetic_resources(tmp_path
         ("p2", "b", 70, 7, 1),
         ("p3", "b", 65, None, 0),
     ]
-    check = look_at_records(source, SCHEMA, Faults(5))
+    check = read_records(source, SCHEMA, faults=Faults(5))
     assert (check.kept, check.left_out) == (2, 1)
 
 
