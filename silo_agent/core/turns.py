@@ -247,7 +247,7 @@ def _check_roster(turn: Turn, work: Work) -> None:
     if Need.MODEL in step.needs and turn.behind:
         msg = f"{work.task} was asked for, but this silo does not hold the model that the round builds on"
         raise OutOfTurnError(msg)
-    if step.of_tensor and step.task is not Task.VOID and work.tensor is not turn.tensor:
+    if "tensor" in step.carries and step.task is not Task.VOID and work.tensor is not turn.tensor:
         msg = f"{work.task} {work.tensor} was asked for, but {turn.tensor} is due"
         raise OutOfTurnError(msg)
 
@@ -271,7 +271,7 @@ def _check_names(turn: Turn, work: Work) -> None:
         msg = "the survivors are not sorted names of the participants, each once"
         raise OutOfTurnError(msg)
     step, named = STEPS[work.task], (work.participants, work.survivors) == (turn.participants, turn.survivors)
-    signed = step.of_tensor and "survivors" in step.carries and step.task is not Task.SIGN
+    signed = "survivors" in step.carries and step.task is not Task.SIGN
     if signed and not named:
         msg = f"{work.task} names other participants or survivors than this silo has signed"
         raise OutOfTurnError(msg)

@@ -169,6 +169,19 @@ def test_what_was_signed_is_what_is_opened(task):
     assert take(turn, work(task, turn.place, Tensor.COUNTS, survivors=NAMES[:2])).last.survivors == NAMES[:2]
 
 
+@pytest.mark.parametrize("task", [Task.SOLVE, Task.ADOPT])
+def test_heads_are_solved_from_the_sum_that_was_opened(task):
+    turn = after(sit(after(seated(), *KEYS, Task.EXCHANGE, *SUMMING), place(1)), Task.EXCHANGE)
+    for step in SUMMING:
+        turn = take(turn, work(step, turn.place, Tensor.HEADS, survivors=NAMES[:2]))
+    for names in ({"survivors": NAMES}, {"survivors": NAMES[:2], "participants": NAMES[:2]}):
+        with pytest.raises(OutOfTurnError, match="other participants or survivors than this silo has signed"):
+            take(turn, work(task, turn.place, Tensor.HEADS, **names))
+    with pytest.raises(OutOfTurnError, match="encoder was asked for, but heads is due"):
+        take(turn, work(task, turn.place, Tensor.ENCODER, survivors=NAMES[:2]))
+    assert take(turn, work(task, turn.place, Tensor.HEADS, survivors=NAMES[:2])).last.task is task
+
+
 def test_who_has_left_an_attempt_adds_the_uploads_of_the_list_again_that_it_has_signed():
     turn = leave(summing(*SUMMING[:3], survivors=NAMES[:2]))
     for names in ({"survivors": NAMES}, {"participants": NAMES[:2]}):
