@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.table import Figure
+from bench.table import Criterion
 from deploy.demo import gather
 from deploy.demo.report_data import SealedDomain, SiloBudget
 from deploy.local.federation import Federation
@@ -58,18 +58,18 @@ def federated(study_file: Path, files: Mapping[str, Path], policy: str, folder: 
         return Ran(models[0], gather.budgets(federation), gather.sealed_results(federation), seconds, sent)
 
 
-def or_failure(name: str, run: Callable[[], list[Figure]]) -> list[Figure]:
+def or_failure(name: str, run: Callable[[], list[Criterion]]) -> list[Criterion]:
     """The figures of a run through processes. One that fails is a missed figure, and the simulated ones stay."""
     try:
         return run()
     except FederationError as error:
-        return [Figure(f"{name}: through processes", "runs to its end", str(error), met=False)]
+        return [Criterion(f"{name}: through processes", "runs to its end", str(error), met=False)]
 
 
-def budget_figures(budgets: Sequence[SiloBudget], epsilon: float, start: str = "") -> list[Figure]:
+def budget_figures(budgets: Sequence[SiloBudget], epsilon: float, start: str = "") -> list[Criterion]:
     """What the study cost at most at a silo: by its ledger, and counted again from its training log."""
     spent, recomputed = (max(values) for values in zip(*((one.spent, one.recomputed) for one in budgets), strict=True))
     return [
-        Figure(f"{start}largest epsilon in a ledger", f"<= {epsilon:g}", f"{spent:.3f}", spent <= epsilon),
-        Figure(f"{start}the same counted again", f"<= {epsilon:g}", f"{recomputed:.3f}", recomputed <= epsilon),
+        Criterion(f"{start}largest epsilon in a ledger", f"<= {epsilon:g}", f"{spent:.3f}", spent <= epsilon),
+        Criterion(f"{start}the same counted again", f"<= {epsilon:g}", f"{recomputed:.3f}", recomputed <= epsilon),
     ]

@@ -12,7 +12,7 @@ from bench.places import OUT
 
 
 @dataclass(frozen=True)
-class Figure:
+class Criterion:
     """One line: `wanted` says in words what `met` judges."""
 
     name: str
@@ -21,7 +21,7 @@ class Figure:
     met: bool
 
 
-def judge(name: str, figures: list[Figure], details: object) -> int:
+def judge(name: str, figures: list[Criterion], details: object) -> int:
     """Print, write, and return the exit code, which is 1 if a figure is missed."""
     widths = [max(len(getattr(f, field)) for f in figures) for field in ("name", "wanted", "measured")]
     print(

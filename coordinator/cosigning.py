@@ -41,7 +41,7 @@ _LOOK_SECONDS = 0.25
 """Longest time between two looks of a waiting call whether a silo's time is over."""
 
 
-class Studies(Protocol):
+class StudyRegister(Protocol):
     """The studies that the coordinator knows."""
 
     def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
@@ -81,7 +81,7 @@ class _Asked:
         return given.head == stated.head or newer
 
 
-class Cosigning:
+class KnownLedgers:
     """All ledgers of one coordinator's silos."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Cosigning:
         trust: Trust,
         clock: Callable[[], float] = time.monotonic,
         *,
-        studies: Studies,
+        studies: StudyRegister,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """A charge that none of `studies` explains is not cosigned."""

@@ -15,8 +15,8 @@ from coordinator.core import study as studies
 from coordinator.core.blame import known
 from coordinator.core.events import Clear, Effect
 from coordinator.core.state import OVER, Phase, Round
-from coordinator.core.study import Life, Progress, Silo
-from coordinator.metrics import Metrics
+from coordinator.core.study import InvitedSilo, Life, Progress
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.shortage import Shortage
 from protos.bounds import sentence
 from protos.messages import Place, Tensor
@@ -57,7 +57,7 @@ def _standing(progress: Progress) -> str:
     return f"{progress.why}; who is not back in time has left the study: {by}"
 
 
-def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:
+def _member(progress: Progress, silo: InvitedSilo, seen: float) -> MemberStatus:
     taken, round_ = progress.slowness.of(silo.name), progress.round
     aside = not silo.why and silo.name not in progress.asked
     return MemberStatus(
@@ -137,7 +137,7 @@ def newly_signed(before: Progress, after: Progress) -> tuple[Place, Tensor, tupl
     return (now.place, then.tensor, then.survivors) if signed and now.phase is not Phase.SIGN else None
 
 
-def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
+def measure(metrics: CoordinatorMetrics, all_studies: Collection[Progress]) -> None:
     """Set the gauges of all studies."""
     lives = [progress.life for progress in all_studies]
     for life in Life:
@@ -164,7 +164,7 @@ def _waiting_for(progress: Progress) -> tuple[str, ...]:
     return progress.round.waiting_for if progress.round and progress.life in studies.LIVE else ()
 
 
-def _state(silo: Silo, round_: Round | None, aside: Collection[str]) -> str:
+def _state(silo: InvitedSilo, round_: Round | None, aside: Collection[str]) -> str:
     if silo.why:
         return "left"
     if round_ and silo.name in round_.lost:
@@ -176,7 +176,7 @@ def _state(silo: Silo, round_: Round | None, aside: Collection[str]) -> str:
     return "active" if round_ and silo.name in round_.names else "invited"
 
 
-def _why(silo: Silo, round_: Round | None, progress: Progress) -> str:
+def _why(silo: InvitedSilo, round_: Round | None, progress: Progress) -> str:
     """Return why a silo has left, why the current attempt goes on without it, or that it has no data yet."""
     if silo.why or round_ is None:
         return silo.why

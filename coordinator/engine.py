@@ -31,10 +31,10 @@ from coordinator.core.events import (
     Restarted,
     Returned,
     Revoked,
-    Stopped,
+    RoundStopped,
     Uploaded,
 )
-from coordinator.core.round import OutOfTurnError
+from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import OVER, Phase, PhaseLimits, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import (
@@ -51,7 +51,7 @@ from coordinator.describing import (
 from coordinator.errors import CoordinatorError
 from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.shortages import MACHINE, Shortages
 from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
@@ -59,8 +59,8 @@ from coordinator.storage.store import Store
 from coordinator.sums.adding import make_sum
 from coordinator.work import check_fetch, check_present, check_upload, liar_of, signed_note, work_in
 from crypto.secagg.holding import FalseNote
-from crypto.secagg.spoilt import Spoilt
-from crypto.secagg.voids import Void
+from crypto.secagg.spoilt import SpoiltStatement
+from crypto.secagg.voids import VoidPromise
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
 from policies.plan import grids, quorum
 from policies.plan.release import plan
@@ -117,7 +117,7 @@ class Engine:
         self,
         store: Store,
         spool: Spool,
-        metrics: Metrics,
+        metrics: CoordinatorMetrics,
         clock: Callable[[], float] = time.time,
         *,
         revoked: Callable[[bytes], bool] = lambda _: False,
@@ -285,7 +285,7 @@ class Engine:
         """Take a silo's confirmation: it has done its part, disputes it, or knows that the study is over.
 
         The figures that it publishes were verified with `certificate_pem`, and are stored together with the state that
-        counts them. Raises `OutOfTurnError`, and `MessageError` if the figures are not those that the study lists.
+        counts them. Raises `WrongPhaseError`, and `MessageError` if the figures are not those that the study lists.
         """
         place = confirm.place
         if confirm.task is Task.FINISH:
@@ -308,7 +308,7 @@ class Engine:
     def judged(self, place: Place) -> FalseNote | None:
         """Return what a silo signs that finds the current shared model false; None if none is judged now.
 
-        Raises `OutOfTurnError`.
+        Raises `WrongPhaseError`.
         """
         with self._changed:
             round_ = self._round(place)
@@ -335,23 +335,23 @@ class Engine:
         return self._intake.begin(header, chunks)
 
     def take(self, header: UploadHeader, chunks: ChunkList, offset: int, data: bytes) -> None:
-        """Store the next chunk of an upload. Raises `OutOfTurnError`, `MessageError`, `SpoolFullError`."""
+        """Store the next chunk of an upload. Raises `WrongPhaseError`, `MessageError`, `SpoolFullError`."""
         self.keep(header.place)
         self._intake.take(header, chunks, offset, data)
 
     def keep(self, place: Place) -> None:
-        """Delete sealed bytes that were stored after the attempt's end. Raises `OutOfTurnError` if it has ended."""
+        """Delete sealed bytes that were stored after the attempt's end. Raises `WrongPhaseError` if it has ended."""
         with self._changed:
             try:
                 self._round(place)
-            except OutOfTurnError:
+            except WrongPhaseError:
                 self._spool.clear(place)
                 raise
 
     def signed_note(self, header: UploadHeader) -> tuple[bytes, bytes]:
         """What the sender of a shares note whose bytes are all on disk has to have signed in it, and its signature.
 
-        Raises `OutOfTurnError`, `RecoveryRefused`.
+        Raises `WrongPhaseError`, `RecoveryRefused`.
         """
         with self._changed:
             self.keep(header.place)
@@ -370,7 +370,7 @@ class Engine:
     def finish_upload(self, header: UploadHeader, signature: bytes) -> None:
         """Check an upload whose bytes are all on disk, give it its final name and count it once.
 
-        An upload of a silo that was set aside is never counted. Raises `FrameError`, ValueError, `OutOfTurnError`.
+        An upload of a silo that was set aside is never counted. Raises `FrameError`, ValueError, `WrongPhaseError`.
         """
         place = header.place
         if not self.stored(header):
@@ -387,30 +387,30 @@ class Engine:
                 self._apply(self._progress[place.study], Uploaded(header, signature))
 
     def peers(self, silo: str, place: Place) -> tuple[str, ...]:
-        """Return the other silos that are present in the current attempt. Raises `OutOfTurnError`."""
+        """Return the other silos that are present in the current attempt. Raises `WrongPhaseError`."""
         with self._changed:
             round_ = self._round(place)
             check_present(round_, silo)
             return tuple(name for name in round_.present if name != silo)
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
-        """Return slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
+        """Return slot and file name of what a silo of the roster may fetch now. Raises `WrongPhaseError`."""
         with self._changed:
             return check_fetch(self._round(place), silo, tensor, kind, of_silo)
 
-    def void(self, place: Place, tensor: Tensor) -> Void:
-        """Return what a silo promises that voids the tensor's lists in the current attempt. Raises `OutOfTurnError`."""
+    def void(self, place: Place, tensor: Tensor) -> VoidPromise:
+        """Return what a silo promises that voids the tensor's lists in this attempt. Raises `WrongPhaseError`."""
         with self._changed:
             proof = self._round(place).spoilt
-        return Void(place.study, place.round, tensor, place.attempt - 1, 0 if proof is None else proof.attempt)
+        return VoidPromise(place.study, place.round, tensor, place.attempt - 1, 0 if proof is None else proof.attempt)
 
-    def statement(self, confirm: Confirm) -> Spoilt:
-        """Return what a silo states that confirms a recount. Raises `OutOfTurnError` if no sum is added again."""
+    def statement(self, confirm: Confirm) -> SpoiltStatement:
+        """Return what a silo states that confirms a recount. Raises `WrongPhaseError` if no sum is added again."""
         with self._changed:
             round_ = self._round(confirm.place)
             if round_.phase is not Phase.RECOUNT:
                 msg = f"the phase {round_.phase} does not wait for {confirm.task}"
-                raise OutOfTurnError(msg)
+                raise WrongPhaseError(msg)
             return round_.statement(confirm.culprit)
 
     # --- inside -------------------------------------------------------------------------------------------------
@@ -467,7 +467,7 @@ class Engine:
         round_ = progress.round
         if round_ is None or round_.place != place or progress.life not in studies.LIVE:
             msg = f"round {place.round}, attempt {place.attempt} is not the current one"
-            raise OutOfTurnError(msg)
+            raise WrongPhaseError(msg)
         return round_
 
     def _check_over(self, study: str, silo: str) -> None:
@@ -476,7 +476,7 @@ class Engine:
             raise UnknownStudyError(study)
         if progress.life not in studies.OVER and silo in progress.active:
             msg = f"the study is {progress.life}, and {silo} takes part"
-            raise OutOfTurnError(msg)
+            raise WrongPhaseError(msg)
 
     def _command(self, wanted: str, move: Callable[[Progress, float], studies.Outcome]) -> None:
         with self._changed:
@@ -537,9 +537,9 @@ class Engine:
                 # see our paths.
                 reason = error.strerror if isinstance(error, OSError) else error
                 log.exception("adding failed", **where(place))
-                event = Stopped(f"adding {effect.tensor} failed: {reason}")
+                event = RoundStopped(f"adding {effect.tensor} failed: {reason}")
             self._at(place, event)
-        except OutOfTurnError:
+        except WrongPhaseError:
             log.info("sum not wanted any more", **where(place))
             self._spool.clear(place)
         except Exception as error:

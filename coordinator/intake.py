@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.sums.aggregation import check_content
@@ -22,7 +22,7 @@ from protos.messages import RINGS, UploadHeader
 class Intake:
     """Uploads of all studies: files in the spool, records in the store."""
 
-    def __init__(self, store: Store, spool: Spool, metrics: Metrics) -> None:
+    def __init__(self, store: Store, spool: Spool, metrics: CoordinatorMetrics) -> None:
         self._store, self._spool, self._metrics = store, spool, metrics
 
     def recorded(self, header: UploadHeader) -> bool:

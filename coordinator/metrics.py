@@ -12,7 +12,7 @@ from crypto.pki.joining.renewal import Times
 PHASE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
-class Metrics:
+class CoordinatorMetrics:
     """The coordinator's metrics on their own registry."""
 
     def __init__(self) -> None:

@@ -17,14 +17,14 @@ from prometheus_client import start_http_server
 
 from common.systemd import StatusLine, notified
 from coordinator.config import CoordinatorConfig
-from coordinator.cosigning import Cosigning
+from coordinator.cosigning import KnownLedgers
 from coordinator.door import files
 from coordinator.door.callers import RememberingTrust
 from coordinator.door.connections import Connections
 from coordinator.door.core_log import CoreLog
 from coordinator.door.guard import Guard
 from coordinator.engine import Engine
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.service import OperatorService, Refusals, SiloService
 from coordinator.storage.alone import alone_in
 from coordinator.storage.checkpoints import Checkpoints
@@ -86,11 +86,11 @@ class Server:
         credential = renewal.load(config.files, config.authority_url, keeps=True)
         credential.tell_faults(lambda why: log.error("certificates not read", why=why))
         trust = RememberingTrust(credential.trust.source, keys=credential.trust.keys)
-        self.metrics = Metrics()
+        self.metrics = CoordinatorMetrics()
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")
         checkpoints = Checkpoints(store.engine)
-        self.engine = Engine(store, spool, self.metrics, revoked=Revoked(trust), summed=checkpoints.keep_summed)
+        self.engine = Engine(store, spool, self.metrics, revoked=RevocationCheck(trust), summed=checkpoints.keep_summed)
         self._server = grpc.server(
             ThreadPoolExecutor(config.threads, "call"),
             options=(
@@ -99,7 +99,7 @@ class Server:
             ),
             maximum_concurrent_rpcs=config.threads + QUEUE,
         )
-        self._cosigning = Cosigning(checkpoints, credential, trust, studies=self.engine)
+        self._cosigning = KnownLedgers(checkpoints, credential, trust, studies=self.engine)
         self._health = health.HealthServicer()
         try:
             self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))
@@ -172,7 +172,7 @@ class Server:
         log.info("stopped")
 
 
-class Revoked:
+class RevocationCheck:
     """Says whether a certificate was revoked. It is checked once per change of the authorities and lists.
 
     For one thread: the engine asks under its lock, several times a second for each silo that is waited for.
@@ -196,7 +196,7 @@ class Revoked:
         return self._known[certificate_pem]
 
 
-def _serve_metrics(config: CoordinatorConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:
+def _serve_metrics(config: CoordinatorConfig, metrics: CoordinatorMetrics) -> tuple[WSGIServer, threading.Thread]:
     """Serve the metrics page. Raises OSError with host and port."""
     try:
         return start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)

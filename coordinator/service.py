@@ -19,15 +19,15 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 import structlog
 
-from coordinator.core.round import OutOfTurnError
+from coordinator.core.round import WrongPhaseError
 from coordinator.core.study import StudyStateError
-from coordinator.cosigning import Cosigning
+from coordinator.cosigning import KnownLedgers
 from coordinator.door.callers import RememberingTrust, certificate_of
 from coordinator.door.connections import Connections
 from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
@@ -76,7 +76,7 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (ContentConflictError, grpc.StatusCode.ALREADY_EXISTS),
     (StudyExistsError, grpc.StatusCode.ALREADY_EXISTS),
     (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
-    (OutOfTurnError, grpc.StatusCode.FAILED_PRECONDITION),
+    (WrongPhaseError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
     (LedgerRolledBackError, grpc.StatusCode.DATA_LOSS),
     (CosignError, grpc.StatusCode.INVALID_ARGUMENT),
@@ -93,7 +93,7 @@ class Refusals:
     """What the services need to know who calls, and to count and report what they refuse."""
 
     trust: RememberingTrust
-    metrics: Metrics
+    metrics: CoordinatorMetrics
     connections: Connections
     shortages: Shortages
     log_limit: LogLimit = field(default_factory=LogLimit)
@@ -200,7 +200,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         refusals: Refusals,
         version: str,
         *,
-        cosigning: Cosigning,
+        cosigning: KnownLedgers,
     ) -> None:
         self._engine, self._spool, self._cosigning, self._version = engine, spool, cosigning, version
         self.refusals, self._metrics = refusals, refusals.metrics

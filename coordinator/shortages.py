@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.shortage import Shortage, shortage_of
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ class _Spell:
 class Shortages:
     """All shortages of one coordinator. Safe to share between threads."""
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, metrics: CoordinatorMetrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics, self._clock = metrics, clock
         self._lock = threading.Lock()
         self._spells: dict[str, _Spell] = {}

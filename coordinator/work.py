@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from coordinator.core import study as studies
-from coordinator.core.round import OutOfTurnError
+from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import Phase, Round
 from coordinator.core.study import Life, Progress
 from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
 from crypto.secagg.dealt.bundles import signed
-from crypto.secagg.dealt.complaints import Complaint
+from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.documents.study import Study
 from policies.plan import quorum
@@ -94,7 +94,7 @@ def parts_in(round_: Round) -> tuple[Part, ...]:
 def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
     """Refuse an upload that no phase waits for, or whose size is not the size in this study.
 
-    Raises `OutOfTurnError`, ValueError.
+    Raises `WrongPhaseError`, ValueError.
     """
     check_present(round_, header.silo)
     if header.tensor is None or header.kind == Note.REVEAL:
@@ -104,20 +104,20 @@ def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
 
 
 def check_present(round_: Round, silo: str) -> None:
-    """Raise `OutOfTurnError` if a silo is not in the roster or was set aside."""
+    """Raise `WrongPhaseError` if a silo is not in the roster or was set aside."""
     if silo not in round_.present:
         msg = f"{silo} {'was set aside in this attempt' if silo in round_.lost else 'is not in the roster'}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
 
 
 def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
-    """Return slot and file name of what a present silo of the roster may fetch now. Raises `OutOfTurnError`."""
+    """Return slot and file name of what a present silo of the roster may fetch now. Raises `WrongPhaseError`."""
     check_present(round_, silo)
     given = tuple(one.part for one in round_.given) if round_.phase is Phase.RECOUNT else ()
     due = any((part.kind, part.silo) == (kind, of_silo) for part in (*parts_in(round_), *given))
     if not due or (kind in (*OF_TENSOR, *RINGS) and tensor is not round_.tensor):
         msg = f"in the phase {round_.phase} there is no {kind} of {of_silo or 'the coordinator'} for {silo} to fetch"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     if kind == SUM:
         return str(tensor), SUM_FILE
     if kind in RINGS:
@@ -130,10 +130,10 @@ def liar_of(round_: Round, silo: str, confirm: Confirm, note: bytes) -> str:
     return complaint_of(silo, confirm).liar(note, map(str, round_.tensors), round_.names)
 
 
-def complaint_of(silo: str, confirm: Confirm) -> Complaint:
+def complaint_of(silo: str, confirm: Confirm) -> ShareComplaint:
     """Return what a silo signs that complains with evidence."""
     place = confirm.place
-    return Complaint.read(place.study, (place.round, place.attempt), confirm.culprit, silo, confirm.evidence)
+    return ShareComplaint.read(place.study, (place.round, place.attempt), confirm.culprit, silo, confirm.evidence)
 
 
 def signed_note(round_: Round, study: Study, header: UploadHeader, note: bytes) -> tuple[bytes, bytes]:
@@ -154,7 +154,7 @@ def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:
     wanted, tensor = (step.note, round_.tensor if step.of_tensor else None) if step else (None, None)
     if header.kind != wanted or header.silo not in round_.asked or header.tensor is not tensor:
         msg = f"the phase {round_.phase} waits for no such note from {header.silo}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     limit = note_limit(study, header.place.round, header.kind)
     if header.size > limit:
         msg = f"the note has {header.size} bytes, but at most {limit} are relayed"
@@ -164,7 +164,7 @@ def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:
 def _check_tensor(round_: Round, study: Study, header: UploadHeader, tensor: Tensor) -> None:
     if round_.phase is not Phase.GATHER or round_.tensor is not tensor:
         msg = f"the phase {round_.phase} does not gather {tensor}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     ring = rings.ring_of(plan(study).ring(tensor))
     values = layout.sealed_values(plan(study).release(header.place.round, tensor).values, len(study.silos))
     size = ring.content_size(values)

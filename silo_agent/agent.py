@@ -43,10 +43,10 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.kept_parts import carry_over
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.model.start import begin, find
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
-from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
+from silo_agent.protocol.client import AskedToStop, CallRefused, Client, ContentError
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note
@@ -104,7 +104,7 @@ class Agent:
         client: Client,
         gate: Gate,
         state: State,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         *,
         learners: Callable[[Study], Learner],
         sessions: Callable[[str], Session],
@@ -119,7 +119,7 @@ class Agent:
 
         `require_data` raises `UnknownDataError` if a study's data are not there, or if nobody lets it use any.
         `keep_offered` keeps a study's text for people, before anything is decided about it.
-        `wait` lets so many seconds pass, or raises `Stopped`.
+        `wait` lets so many seconds pass, or raises `AskedToStop`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
@@ -145,7 +145,7 @@ class Agent:
     def run(self, stop: threading.Event, *, until_finished: bool = False) -> None:
         """Work until told to stop, or with `until_finished` until a study has ended.
 
-        Nothing that the coordinator sends or refuses ends this. Raises `Stopped`, and at the start
+        Nothing that the coordinator sends or refuses ends this. Raises `AskedToStop`, and at the start
         `LedgerRolledBackError` if others know of more entries than the ledger has: they have signed that.
         """
         joined = False
@@ -155,7 +155,7 @@ class Agent:
                     self._join()
                     joined = True
                 self.step()
-            except (Stopped, LedgerRolledBackError):
+            except (AskedToStop, LedgerRolledBackError):
                 raise
             except Exception as fault:  # noqa: BLE001  # as above
                 self._bear(fault)
@@ -168,7 +168,7 @@ class Agent:
         self._cosigning.remember()
 
     def _bear(self, fault: Exception) -> None:
-        """Say what the coordinator's answer was, once for each kind, and ask again after a wait. Raises `Stopped`."""
+        """Say what the coordinator's answer was, once for each kind, and ask again later. Raises `AskedToStop`."""
         why = self._told(fault)
         if why != self._said:
             self._said = why
@@ -206,7 +206,7 @@ class Agent:
     def _wait_for_room(self, study: str, shortage: Exception) -> None:
         """Let some time pass, then ask for work again. The study goes on from what is stored, as after a restart.
 
-        Raises `Stopped`.
+        Raises `AskedToStop`.
         """
         self._running.pop(study, None)
         pause = _WAITS[min(self._short, len(_WAITS) - 1)]
@@ -231,7 +231,7 @@ class Agent:
                 if work.task is Task.CONTRIBUTE:
                     self._pad(running.study)
                 self._tasks.report(running.attempt(work, place))
-            except (CallRefused, Stopped, *_PASSING):
+            except (CallRefused, AskedToStop, *_PASSING):
                 raise  # the coordinator's own word, which it knows; the operator's wish; what is waited for
             except Exception as fault:  # noqa: BLE001  # no other exception may end the agent in front of others
                 self._dispute(work, place, fault)
@@ -246,7 +246,7 @@ class Agent:
         except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
             log.warning("study refused", reason="no_data", why=self._told(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
-        except (CallRefused, Stopped, *_PASSING):
+        except (CallRefused, AskedToStop, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.

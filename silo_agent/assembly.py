@@ -31,9 +31,9 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import KeyedDraws
 from silo_agent.learning.personal.process import Job, wanted_round
 from silo_agent.learning.personal.starter import PersonalStarter
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.stamping import Stamping
-from silo_agent.protocol.client import Client, Heartbeat, Stopped
+from silo_agent.protocol.client import AskedToStop, Client, Heartbeat
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
@@ -64,7 +64,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     config.state.mkdir(mode=0o700, parents=True, exist_ok=True)  # first: the memory of keys lies in it
     credential = config.credential(keeps=True)
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
-    metrics, entropy = Metrics(), SystemEntropy()
+    metrics, entropy = AgentMetrics(), SystemEntropy()
     state, secret = open_state(config.state, credential, entropy)
     _upgrade(config, state)
     gate = Gate(
@@ -137,7 +137,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     log.info("agent starts", silo=credential.identity.name, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
-        with notified(), suppress(Stopped):
+        with notified(), suppress(AskedToStop):
             agent.run(stop, until_finished=until_finished)
             if until_finished:
                 apart.finish(stop)
@@ -163,7 +163,7 @@ def _until_told() -> threading.Event:
 
 
 def _renew(
-    config: AgentConfig, credential: Credential, client: Client, metrics: Metrics, stop: threading.Event
+    config: AgentConfig, credential: Credential, client: Client, metrics: AgentMetrics, stop: threading.Event
 ) -> None:
     """Keep certificate and lists fresh, the ledger's head timestamped and the coordinator watched, until the stop."""
     watch = CoordinatorWatch(client, credential, config.coordinator, config.files.lists, proxy=config.proxy)
@@ -190,7 +190,7 @@ def _renew(
     threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 
 
-def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:
+def _serve_metrics(config: AgentConfig, metrics: AgentMetrics) -> tuple[WSGIServer, threading.Thread]:
     """Serve the metrics page. Raises OSError with host and port."""
     try:
         return start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
@@ -255,7 +255,7 @@ def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> 
 
 def _wait(stop: threading.Event, seconds: float) -> None:
     if stop.wait(seconds):
-        raise Stopped
+        raise AskedToStop
 
 
 def _resume(apart: PersonalStarter, state: State) -> None:

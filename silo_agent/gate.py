@@ -51,7 +51,7 @@ from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
 from policies.ledger.anchors import Anchors
 from policies.ledger.chain import Genesis
-from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, Cosigned, check
+from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, CosignatureFile, check
 from policies.ledger.events import Debit, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
@@ -60,7 +60,7 @@ from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.approval import start_under
 from silo_agent.oversight.signing import binding, held_by, verifier
 from silo_agent.reply_timing import padded
@@ -114,7 +114,7 @@ class Gate:
         policy_path: Path,
         ledger_path: Path,
         state: State,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         *,
         require_approved: Callable[[Study, Policy], object],
     ) -> None:
@@ -129,7 +129,7 @@ class Gate:
         self._trust = trust
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
         self._approval = require_approved
-        self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
+        self._cosigned, self._verify = CosignatureFile(ledger_path), verifier(trust)
         self._told: set[EntryRef] = set()
         """Heads that others named since the start; some may be older than the kept ones."""
         self.policy: Policy = load_policy(policy_path)

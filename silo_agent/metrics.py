@@ -12,7 +12,7 @@ from crypto.pki.joining.renewal import Times
 SECONDS_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 
 
-class Metrics:
+class AgentMetrics:
     """The agent's metrics on their own registry."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ COMPARED = {
     "silo_agent/data/reader.py:Reading",
     "silo_agent/data/table.py:Table",
     "silo_agent/learning/dpsgd/training.py:EncoderUpdate",
-    "silo_agent/protocol/key_store.py:Dealt",
+    "silo_agent/protocol/key_store.py:RosterKeys",
     "silo_agent/protocol/key_store.py:Met",
     "silo_agent/protocol/key_store.py:Shared",
     "silo_agent/protocol/key_store.py:Stored",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from coordinator.metrics import Metrics as CoordinatorMetrics
-from silo_agent.metrics import Metrics as SiloMetrics
+from coordinator.metrics import CoordinatorMetrics
+from silo_agent.metrics import AgentMetrics as SiloMetrics
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -12,7 +12,7 @@ ROOTS = {
     "policies": {"PolicyError"},
     "coordinator": {"CoordinatorError"},
     # The operator's wish to stop is no error; what does not fit a column never leaves the reader.
-    "silo_agent": {"SiloError", "Stopped", "Unfit"},
+    "silo_agent": {"SiloError", "AskedToStop", "Unfit"},
 }
 
 

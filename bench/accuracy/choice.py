@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 
 from bench.accuracy.real import data_sets
-from bench.accuracy.real.data_sets import DataSet
+from bench.accuracy.real.data_sets import RealDataSet
 from bench.intervals import Interval
 from bench.places import DATA, OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo
@@ -49,7 +49,7 @@ KEPT: Final = OUT / "choice"
 
 
 @dataclass(frozen=True)
-class Measured:
+class ChoiceGain:
     """One hospital on one split: AUC and log loss less the shared model's, None where a class is absent."""
 
     split: int
@@ -73,13 +73,13 @@ def main() -> int:
     given = parser.parse_args()
     if given.seeds < 2:
         parser.error("an interval needs two splits at least")
-    figures: list[Figure] = []
+    figures: list[Criterion] = []
     details: dict[str, object] = {}
     for name in given.only:
         data = data_sets.load(name, given.data, OUT / "real")
         plan = PERSONAL[name]
         study = accountant.calibrate(data.study.model_copy(update={"personal": plan}), EPSILON)
-        measured: list[Measured] = []
+        measured: list[ChoiceGain] = []
         for split in range(given.first, given.first + given.seeds):
             began = time.monotonic()
             measured += on_split(name, study, data, plan, split)
@@ -89,7 +89,7 @@ def main() -> int:
     return judge("choice", figures, details)
 
 
-def on_split(name: str, study: Study, data: DataSet, plan: Personal, split: int) -> list[Measured]:
+def on_split(name: str, study: Study, data: RealDataSet, plan: Personal, split: int) -> list[ChoiceGain]:
     """All hospitals of one split."""
     cohorts = data.source.draw(study, split)
     models = shared_models(name, study, cohorts, split)
@@ -110,7 +110,7 @@ def shared_models(name: str, study: Study, cohorts: Cohorts, split: int) -> dict
     return {int(path.stem): SharedModel.load(path) for path in folder.glob("*.safetensors")}
 
 
-def on_hospital(split: int, hospital: str, silo: Silo, models: Mapping[int, SharedModel], plan: Personal) -> Measured:
+def on_hospital(split: int, hospital: str, silo: Silo, models: Mapping[int, SharedModel], plan: Personal) -> ChoiceGain:
     """Train, choose and measure at one hospital."""
     shared = models[max(models)]
     entropy = RepeatableEntropy(split, hospital)
@@ -126,10 +126,10 @@ def on_hospital(split: int, hospital: str, silo: Silo, models: Mapping[int, Shar
         auc[method] = None if gain.auc is None else gain.auc.value
         loss[method] = 0.0 if gain.loss is None else gain.loss.value
     expected = {one.candidate: one.gain for one in choice.compared}.get(choice.candidate, 0.0)
-    return Measured(split, hospital, choice.candidate, expected, auc, loss)
+    return ChoiceGain(split, hospital, choice.candidate, expected, auc, loss)
 
 
-def judged(name: str, measured: Sequence[Measured], holdout: float) -> list[Figure]:
+def judged(name: str, measured: Sequence[ChoiceGain], holdout: float) -> list[Criterion]:
     """Per hospital, and in the mean over hospitals. `holdout` is the share of patients that is measured."""
     figures, worse_at = [], []
     wider = float(np.sqrt(1.0 + len({one.split for one in measured}) * holdout / (1.0 - holdout)))
@@ -144,7 +144,7 @@ def judged(name: str, measured: Sequence[Measured], holdout: float) -> list[Figu
             names = [one.chosen for one in own]
             counts = ", ".join(f"{choice} {names.count(choice)}" for choice in dict.fromkeys(names))
             figures.append(
-                Figure(
+                Criterion(
                     f"{name}, {hospital}, {method} less shared: AUC / log loss",
                     wanted,
                     f"{auc.signed(4)} / {loss.signed(4)}" + (f" ({counts})" if method == "chosen" else ""),
@@ -154,7 +154,7 @@ def judged(name: str, measured: Sequence[Measured], holdout: float) -> list[Figu
     for method in ("personal", "chosen"):
         gains = [mean_over_hospitals(measured, method, figure) for figure in ("auc", "loss")]
         figures.append(
-            Figure(
+            Criterion(
                 f"{name}, mean over hospitals, {method} less shared: AUC / log loss",
                 "shown" if method == "personal" else "> 0 / < 0",
                 f"{gains[0].signed(4)} / {gains[1].signed(4)}",
@@ -164,13 +164,13 @@ def judged(name: str, measured: Sequence[Measured], holdout: float) -> list[Figu
     expected = float(np.mean([one.expected for one in measured]))
     came = float(np.mean([-one.loss["chosen"] for one in measured]))
     overlapping = "worse with the chosen model, intervals widened for overlapping splits"
-    figures.append(Figure(f"{name}, hospitals {overlapping}", "shown", ", ".join(worse_at) or "none", met=True))
+    figures.append(Criterion(f"{name}, hospitals {overlapping}", "shown", ", ".join(worse_at) or "none", met=True))
     told = f"{expected:.4f}, {came:.4f}"
-    figures.append(Figure(f"{name}, chosen: log loss lower as compared, as it came", "shown", told, met=True))
+    figures.append(Criterion(f"{name}, chosen: log loss lower as compared, as it came", "shown", told, met=True))
     return figures
 
 
-def mean_over_hospitals(measured: Sequence[Measured], method: str, figure: str) -> Interval:
+def mean_over_hospitals(measured: Sequence[ChoiceGain], method: str, figure: str) -> Interval:
     """The mean over hospitals, with its interval over the splits."""
     splits = sorted({one.split for one in measured})
     values = [[getattr(one, figure)[method] for one in measured if one.split == split] for split in splits]

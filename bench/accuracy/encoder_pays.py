@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bench.intervals import Gain
 from bench.places import DEMO
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo import cohort
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.many import each_seed
@@ -117,7 +117,7 @@ class Patients:
         return Cohorts(silos, records(groups, np.ones_like(groups)))
 
 
-def _inputs(study: Study, seen: cohort.Seen) -> Floats:
+def _inputs(study: Study, seen: cohort.MeasuredRecords) -> Floats:
     """Inputs (n, 25) as the study's schema makes them."""
     columns, measured = [], iter(seen.measured)
     for feature in study.data.features:
@@ -178,19 +178,19 @@ def main() -> int:
     return judge("encoder-pays", figures, details)
 
 
-def _figures(size: str, areas: Mapping[str, Floats]) -> list[Figure]:
+def _figures(size: str, areas: Mapping[str, Floats]) -> list[Criterion]:
     """Gains over raw inputs, paired by seed."""
     raw, figures = areas["raw inputs"], []
     for way, wanted in WANTED.items():
         gain = Gain.of(areas[way] - raw)
         name = f"{size}, {way}, less raw inputs ({raw[:, 0].mean():.4f} / {raw[:, 1].mean():.4f})"
-        figures.append(Figure(name, f">= {wanted[size]:+.4f}", str(gain), bool(gain.mean[0] >= wanted[size])))
+        figures.append(Criterion(name, f">= {wanted[size]:+.4f}", str(gain), bool(gain.mean[0] >= wanted[size])))
         if way == "encoder" and size in SURE:
             sure = float(gain.mean[0] - 2.0 * gain.error[0])
             least = f">= {SURE[size]:+.4f}"
-            figures.append(Figure(f"{size}, encoder, less two errors", least, f"{sure:+.4f}", sure >= SURE[size]))
+            figures.append(Criterion(f"{size}, encoder, less two errors", least, f"{sure:+.4f}", sure >= SURE[size]))
     gain = Gain.of(areas["encoder"] - areas["random features"])
-    return [*figures, Figure(f"{size}, encoder, less random features", "shown", str(gain), met=True)]
+    return [*figures, Criterion(f"{size}, encoder, less random features", "shown", str(gain), met=True)]
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from bench.accuracy.hospitals import pooled
 from bench.intervals import Gain
 from bench.places import DEMO, OUT
 from bench.processes import budget_figures
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo import cohort
 from deploy.demo.baselines import NETWORK, fedavg
 from deploy.demo.run import Demo, DemoRequest
@@ -33,7 +33,7 @@ from deploy.local.logistic import design, logistic
 from deploy.local.simulate.alone import alone
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.many import each_seed
-from deploy.local.simulate.outcome import Exact, Measured, epsilons, measure
+from deploy.local.simulate.outcome import Exact, RunMetrics, epsilons, measure
 from deploy.local.simulate.silos import Cohorts, Silo, rows_of
 from policies.documents.study import Study
 from silo_agent.data.reader import read_records
@@ -73,13 +73,13 @@ class Made:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Found(Measured):
+class ExamResult(RunMetrics):
     """Domain AUC (M,) of every method on one seed."""
 
     areas: Mapping[str, Floats]
 
 
-def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
+def everything(study: Study, cohorts: Cohorts, *, seed: int) -> ExamResult:
     """A run for `many.each_seed`: all methods on one seed's patients."""
     own = simulate(study, cohorts, seed=seed)
     (test,) = cohorts.measured
@@ -94,7 +94,7 @@ def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
         ALONE: _areas(alone(study, cohorts, seed=seed).exact),
         OPEN: _areas(exact),
     }
-    return Found(study, seed, own.exact, own.together, areas)
+    return ExamResult(study, seed, own.exact, own.together, areas)
 
 
 def with_domains(records: Records) -> Records:
@@ -122,12 +122,12 @@ def main() -> int:
     return judge("exam", judged, {"seeds": list(given.seeds), "auc": details})
 
 
-def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Figure]:
+def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Criterion]:
     """What is wanted of domain AUC (seeds, M) by method, and of the study's epsilon."""
     both = {method: np.stack([own.mean(axis=1), own.min(axis=1)], axis=1) for method, own in areas.items()}
     level = both[OWN].mean(axis=0)
     judged = [
-        Figure(
+        Criterion(
             f"{OWN}, mean / worst domain",
             " / ".join(f">= {wanted:.3f}" for wanted in LEVEL),
             _text(level),
@@ -141,30 +141,30 @@ def figures(areas: Mapping[str, Floats], epsilon: float) -> list[Figure]:
     ):
         gain = Gain.of(both[OWN] - both[method])
         judged.append(
-            Figure(
+            Criterion(
                 f"{OWN} less {method}",
                 wanted,
                 f"{gain} (from {_text(both[method].mean(axis=0))})",
                 bool((gain.mean >= least).all()),
             )
         )
-    judged.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
+    judged.append(Criterion("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
     return judged
 
 
-def of_processes(seed: int, simulated: Floats) -> list[Figure]:
+def of_processes(seed: int, simulated: Floats) -> list[Criterion]:
     """One seed as the demo runs it: its figures beside the simulated ones, the silos' ledgers, and the time."""
     run = Demo(DemoRequest(STUDY, None, OUT / f"exam-{seed}", seed), Console()).result()
     own = run.methods[0]
     return [
-        Figure(
+        Criterion(
             f"seed {seed} through processes, mean / worst domain",
             "shown",
             f"{own.mean:.4f} / {own.worst:.4f} (simulated {simulated.mean():.4f} / {simulated.min():.4f})",
             met=True,
         ),
         *budget_figures(run.budgets, BUDGET),
-        Figure("seconds of the study", f"<= {SECONDS:g}", f"{run.seconds:.0f}", run.seconds <= SECONDS),
+        Criterion("seconds of the study", f"<= {SECONDS:g}", f"{run.seconds:.0f}", run.seconds <= SECONDS),
     ]
 
 

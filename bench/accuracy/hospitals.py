@@ -35,7 +35,7 @@ Scores = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
-class Cohorts:
+class HospitalSplit:
     """One split of every hospital's records."""
 
     domains: tuple[str, ...]
@@ -58,7 +58,7 @@ def policy_text(source: DemoSource, name: str) -> str:
     return source.policy.replace(DATA_SET, data_set(DATA_SET, name))
 
 
-def draw_cohorts(source: DemoSource, files: Mapping[str, Path], name: str) -> Cohorts:
+def draw_cohorts(source: DemoSource, files: Mapping[str, Path], name: str) -> HospitalSplit:
     """Split as agents with these policies do."""
     training, held_out, centres, complete_training, complete_held_out = {}, {}, {}, {}, {}
     for silo, file in files.items():
@@ -72,14 +72,14 @@ def draw_cohorts(source: DemoSource, files: Mapping[str, Path], name: str) -> Co
         complete_training[silo] = ~held[centre.rows]
         complete_held_out[silo] = np.isin(np.flatnonzero(held), centre.rows)
     domains = source.study.data.domains
-    return Cohorts(domains, training, held_out, centres, complete_training, complete_held_out)
+    return HospitalSplit(domains, training, held_out, centres, complete_training, complete_held_out)
 
 
 @dataclass(frozen=True)
 class InTurns:
     """Splits for a simulation: seed after seed the next one, then from the beginning with other noise."""
 
-    splits: Sequence[Cohorts]
+    splits: Sequence[HospitalSplit]
 
     def draw(self, study: Study, seed: int) -> simulate.Cohorts:  # noqa: ARG002 - a source may depend on the study
         """The hospitals' records of one seed."""
@@ -88,24 +88,24 @@ class InTurns:
 
 
 # --- what the methods say -----------------------------------------------------------------------------------------
-def of_model(model: SharedModel, cohorts: Cohorts) -> Scores:
+def of_model(model: SharedModel, cohorts: HospitalSplit) -> Scores:
     """A federation's model: probability of the disease above one half."""
     held_out = cohorts.held_out.items()
     return {silo: model.predict(r.inputs, r.domains)[:, 1] - 0.5 for silo, r in held_out}
 
 
-def of_pooled(cohorts: Cohorts) -> Scores:
+def of_pooled(cohorts: HospitalSplit) -> Scores:
     """One logistic regression on everybody's training records."""
     weights = logistic(pooled(list(cohorts.training.values())))
     return {silo: _linear(weights, r) for silo, r in cohorts.held_out.items()}
 
 
-def of_alone(cohorts: Cohorts) -> Scores:
+def of_alone(cohorts: HospitalSplit) -> Scores:
     """Every hospital's own logistic regression on its own held-out records."""
     return {silo: _linear(logistic(cohorts.training[silo]), r) for silo, r in cohorts.held_out.items()}
 
 
-def of_majority(cohorts: Cohorts) -> Scores:
+def of_majority(cohorts: HospitalSplit) -> Scores:
     """The class that is more frequent among a hospital's training records."""
     return {
         silo: np.full(len(r), np.sign(cohorts.training[silo].labels.mean() - 0.5))
@@ -113,7 +113,7 @@ def of_majority(cohorts: Cohorts) -> Scores:
     }
 
 
-def of_flamby(cohorts: Cohorts) -> Array:
+def of_flamby(cohorts: HospitalSplit) -> Array:
     """Accuracy by hospital of FLamby's recipe on the complete held-out records."""
     return flamby.pooled_accuracies(
         list(cohorts.centres.values()), list(cohorts.complete_training.values()), FLAMBY_SEED
@@ -137,24 +137,24 @@ def _linear(weights: Array, records: Records) -> Array:
 
 
 # --- how good that is ---------------------------------------------------------------------------------------------
-def by_hospital(scores: Scores, cohorts: Cohorts) -> Array:
+def by_hospital(scores: Scores, cohorts: HospitalSplit) -> Array:
     """Accuracy in per cent on every hospital's held-out records."""
     return np.array([_accuracy(scores[silo], r.labels) for silo, r in cohorts.held_out.items()])
 
 
-def on_complete(scores: Scores, cohorts: Cohorts) -> Array:
+def on_complete(scores: Scores, cohorts: HospitalSplit) -> Array:
     """The same on the held-out records that FLamby's recipe can read."""
     masks = cohorts.complete_held_out
     return np.array([_accuracy(scores[s][masks[s]], r.labels[masks[s]]) for s, r in cohorts.held_out.items()])
 
 
-def by_domain(scores: Scores, cohorts: Cohorts) -> Array:
+def by_domain(scores: Scores, cohorts: HospitalSplit) -> Array:
     """Accuracy in per cent on every domain's held-out records of all hospitals."""
     together, values, domains = _together(scores, cohorts)
     return np.array([_accuracy(values[domains == m], together[domains == m]) for m in range(len(cohorts.domains))])
 
 
-def _together(scores: Scores, cohorts: Cohorts) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+def _together(scores: Scores, cohorts: HospitalSplit) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
     held_out = cohorts.held_out
     return (
         np.concatenate([r.labels for r in held_out.values()]),

@@ -28,7 +28,7 @@ from bench import idx
 from bench.idx import Digits
 from bench.places import MNIST, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo.sources import DemoSource, load_source
 from deploy.local.folders import empty
 from deploy.local.simulate.many import simulate_seeds
@@ -82,9 +82,9 @@ def main() -> int:
     seconds = time.monotonic() - began
     right = np.array([of_angles(outcome) for outcome in outcomes])
     shown = [*figures(right, judged=plain), of_strangers([outcome.model for outcome in outcomes], strangers)]
-    shown += [Figure("seconds of a seed", "shown", f"{seconds / given.seeds:.0f}", met=True)]
+    shown += [Criterion("seconds of a seed", "shown", f"{seconds / given.seeds:.0f}", met=True)]
     epsilon = max(epsilons(source.study).values())
-    shown.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
+    shown.append(Criterion("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
     shown.append(published(outcomes))
     if given.processes:
         shown += or_failure(
@@ -93,10 +93,10 @@ def main() -> int:
     return judge(name, shown, {"seconds": seconds, "accuracy": right.tolist()})
 
 
-def figures(right: NDArray[np.float64], start: str = "", *, judged: bool = True) -> list[Figure]:
+def figures(right: NDArray[np.float64], start: str = "", *, judged: bool = True) -> list[Criterion]:
     """The accuracy in per cent (runs, angles), and what is wanted of it at each angle, of every run."""
     return [
-        Figure(
+        Criterion(
             f"{start}test digits right at {angle} degrees",
             f"> {WANTED:g} %" if judged else "shown",
             _range(column),
@@ -106,11 +106,11 @@ def figures(right: NDArray[np.float64], start: str = "", *, judged: bool = True)
     ]
 
 
-def of_strangers(models: Sequence[SharedModel], digits: Records, start: str = "") -> Figure:
+def of_strangers(models: Sequence[SharedModel], digits: Records, start: str = "") -> Criterion:
     """How many digits are recognised at an angle that no site has."""
     said = (model.predict(digits.inputs, digits.domains, digits.images).argmax(axis=1) for model in models)
     right = [100.0 * float((one == digits.labels).mean()) for one in said]
-    return Figure(f"{start}test digits right at {UNSEEN} degrees, never seen", "shown", _range(right), met=True)
+    return Criterion(f"{start}test digits right at {UNSEEN} degrees, never seen", "shown", _range(right), met=True)
 
 
 def changed(source: DemoSource, changes: Mapping[str, Mapping[str, float]], path: Path) -> DemoSource:
@@ -134,7 +134,7 @@ def run_agents(source: DemoSource, sites: Mapping[str, Path], out: Path) -> Ran:
 
 def of_processes(
     source: DemoSource, cohorts: Cohorts, ran: Ran, strangers: Records, *, judged: bool = True
-) -> list[Figure]:
+) -> list[Criterion]:
     """The same of the run through processes, with what the silos' ledgers say."""
     (test,) = cohorts.measured
     said = ran.model.predict(test.inputs, test.domains, test.images)
@@ -145,7 +145,7 @@ def of_processes(
         *figures(np.array([[100.0 * (own.accuracy or 0.0) for own in exact]]), start, judged=judged),
         of_strangers([ran.model], strangers, start),
         *budget_figures(ran.budgets, EPSILON, start),
-        Figure(f"{start}the study", "shown", taken, met=True),
+        Criterion(f"{start}the study", "shown", taken, met=True),
     ]
 
 
@@ -154,7 +154,7 @@ def of_angles(outcome: Outcome) -> list[float]:
     return [100.0 * (own.accuracy or 0.0) for own in outcome.exact]
 
 
-def published(outcomes: Sequence[Outcome]) -> Figure:
+def published(outcomes: Sequence[Outcome]) -> Criterion:
     """What the silos would sign of their own held-out digits."""
     own: list[Estimate | None] = [
         getattr(domain, outcome.figure) for outcome in outcomes for domain in outcome.published.by_domain
@@ -162,9 +162,9 @@ def published(outcomes: Sequence[Outcome]) -> Figure:
     values = [one.value for one in own if one is not None and one.value is not None]
     widths = [one.high - one.low for one in own if one is not None and one.value is not None]
     if not values:
-        return Figure("published accuracy of held-out digits", "shown", "too few to tell", met=True)
+        return Criterion("published accuracy of held-out digits", "shown", "too few to tell", met=True)
     shown = f"{_range([100.0 * value for value in values])}, intervals {100.0 * np.mean(widths) / 2:.1f} to each side"
-    return Figure("published accuracy of held-out digits", "shown", shown, met=True)
+    return Criterion("published accuracy of held-out digits", "shown", shown, met=True)
 
 
 def write_sites(folder: Path, digits: Digits, silos: tuple[str, ...]) -> Mapping[str, Path]:

@@ -20,11 +20,11 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from bench.intervals import Gain
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo.baselines import fedavg
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.many import each_seed
-from deploy.local.simulate.outcome import Exact, Measured, epsilons
+from deploy.local.simulate.outcome import Exact, RunMetrics, epsilons
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays, rows_of
 from policies.accounting import accountant
 from policies.documents.study import Study
@@ -58,7 +58,7 @@ RATIO: Final = {"hierarchical": 2.5, "newton": 3.05}
 
 
 @dataclass(frozen=True)
-class Cohort:
+class SeedPatients:
     """The patients of one seed."""
 
     def draw(self, study: Study, seed: int) -> Cohorts:  # noqa: ARG002 - a source may depend on the study; this does not
@@ -141,14 +141,14 @@ def study_of(solver: str, mode: str, epsilon: float) -> Study:
     return accountant.calibrate(Study.model_validate(document), epsilon)
 
 
-def dp_fedavg(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
+def dp_fedavg(study: Study, cohorts: Cohorts, *, seed: int) -> RunMetrics:
     """FedAvg with DP-SGD (local noise) on a head for each domain, at the epsilon that the study was made for."""
     epsilon = min(EPSILONS, key=lambda one: abs(one - epsilons(study)["training"]))
     (test,) = cohorts.measured
     tests = [rows_of(test, test.domains == m) for m in range(DOMAINS)]
     areas = fedavg([silo.training for silo in cohorts.silos.values()], tests, study, epsilon, seed=seed)
     exact = tuple(Exact(area, None, None, TESTED, TESTED) for area in areas.auc)
-    return Measured(study, seed, exact, Exact(None, None, None, TESTED * DOMAINS, TESTED))
+    return RunMetrics(study, seed, exact, Exact(None, None, None, TESTED * DOMAINS, TESTED))
 
 
 def main() -> int:
@@ -164,11 +164,11 @@ def main() -> int:
             for solver in ("hierarchical", "newton"):
                 study = study_of(solver, mode, epsilon)
                 rows[solver, mode, epsilon] = _areas(
-                    each_seed(simulate, study, Cohort(), seeds, workers=arguments.workers)
+                    each_seed(simulate, study, SeedPatients(), seeds, workers=arguments.workers)
                 )
         study = study_of("newton", "local", epsilon)
         rows["fedavg", "local", epsilon] = _areas(
-            each_seed(dp_fedavg, study, Cohort(), seeds, workers=arguments.workers)
+            each_seed(dp_fedavg, study, SeedPatients(), seeds, workers=arguments.workers)
         )
         print(f"epsilon {epsilon:g} is done", file=sys.stderr, flush=True)
     details = [
@@ -178,12 +178,12 @@ def main() -> int:
     return judge("private-heads", [figure for epsilon in EPSILONS for figure in _figures(rows, epsilon)], details)
 
 
-def _figures(rows: dict[tuple[str, str, float], Floats], epsilon: float) -> list[Figure]:
+def _figures(rows: dict[tuple[str, str, float], Floats], epsilon: float) -> list[Criterion]:
     mean, worst = WANTED[epsilon]
     own = rows["hierarchical", "distributed", epsilon]
     reached = own.mean(axis=0)
     figures = [
-        Figure(
+        Criterion(
             f"epsilon {epsilon:g}, distributed noise, mean / worst domain",
             f">= {mean:.3f} / {worst:.3f}",
             f"{reached[0]:.4f} / {reached[1]:.4f}",
@@ -195,7 +195,7 @@ def _figures(rows: dict[tuple[str, str, float], Floats], epsilon: float) -> list
             beside = rows[other, "local" if other == "fedavg" else mode, epsilon]
             gain = Gain.of(rows["hierarchical", mode, epsilon] - beside)
             figures.append(
-                Figure(
+                Criterion(
                     f"epsilon {epsilon:g}, {mode} noise, less {name}",
                     "> 2 standard errors" if other == "newton" else "> 0",
                     f"{gain} (from {beside[:, 0].mean():.4f} / {beside[:, 1].mean():.4f})",
@@ -205,7 +205,7 @@ def _figures(rows: dict[tuple[str, str, float], Floats], epsilon: float) -> list
     return figures
 
 
-def _areas(measured: Sequence[Measured]) -> Floats:
+def _areas(measured: Sequence[RunMetrics]) -> Floats:
     """Mean and worst AUC, (seeds, 2)."""
     return np.array([(one.mean, one.worst()) for one in measured])
 

@@ -23,15 +23,14 @@ import yaml
 from sklearn.metrics import roc_auc_score
 
 from bench.accuracy import hospitals
-from bench.accuracy.hospitals import Array, Cohorts
+from bench.accuracy.hospitals import Array, HospitalSplit
 from bench.places import DEMO, HEART_DISEASE, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo.sources import DemoSource, load_source
 from deploy.local.parties import FederationPaths
 from deploy.local.simulate.many import simulate_seeds
-from deploy.local.simulate.silos import Cohorts as Simulated
-from deploy.local.simulate.silos import Fixed, Silo
+from deploy.local.simulate.silos import Cohorts, Fixed, Silo
 from policies.accounting import accountant
 from policies.documents.study import Study
 from silo_agent.learning.model import kept_parts
@@ -114,18 +113,18 @@ def main() -> int:
         if not file.is_file():
             print(f"there is no file {file}; give the folder of the UCI files with DATA=<folder>")
             return 1
-    figures: list[Figure] = []
+    figures: list[Criterion] = []
     for recipe in RECIPES:
         if given.only is None or recipe.name in given.only:
             figures += of_recipe(recipe, source, files, given.workers)
     return judge("recipes", figures, {"split": SPLIT, "draws": DRAWS})
 
 
-def of_recipe(recipe: Recipe, source: DemoSource, files: Mapping[str, Path], workers: int) -> list[Figure]:
+def of_recipe(recipe: Recipe, source: DemoSource, files: Mapping[str, Path], workers: int) -> list[Criterion]:
     """Simulate a recipe's study, run it with agents, and compare."""
     source = replace(source, study=study_of(recipe, source))
     study, cohorts = source.study, hospitals.draw_cohorts(source, files, SPLIT)
-    silos = Simulated({name: Silo(cohorts.training[name], cohorts.held_out[name]) for name in cohorts.training})
+    silos = Cohorts({name: Silo(cohorts.training[name], cohorts.held_out[name]) for name in cohorts.training})
     outcomes = simulate_seeds(study, Fixed(silos), range(1, DRAWS + 1), workers=workers)
     simulated = np.array([outcome.together.auc for outcome in outcomes], np.float64)
     name = f"{recipe.name} ({recipe.paper})"
@@ -156,8 +155,8 @@ def merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def through_agents(
-    name: str, source: DemoSource, files: Mapping[str, Path], cohorts: Cohorts, simulated: Array
-) -> list[Figure]:
+    name: str, source: DemoSource, files: Mapping[str, Path], cohorts: HospitalSplit, simulated: Array
+) -> list[Criterion]:
     """The study with a coordinator and four agents. Raises `FederationError`."""
     study = source.study
     folder = OUT / "recipes" / study.name
@@ -174,12 +173,12 @@ def through_agents(
     return figures(name, ran, simulated, shared, own)
 
 
-def figures(name: str, ran: Ran, simulated: Array, shared: float, own: float | None) -> list[Figure]:
+def figures(name: str, ran: Ran, simulated: Array, shared: float, own: float | None) -> list[Criterion]:
     """A recipe's rows."""
     shown = f"{shared:.3f}, beside {simulated.mean():.3f} ({simulated.min():.3f} to {simulated.max():.3f}) simulated"
     personal_auc = "" if own is None else f"; personal models {own:.3f}"
     return [
-        Figure(
+        Criterion(
             f"{name}: AUC of all held-out patients",
             f"within {NEAR:g} of simulations",
             f"{shown}{personal_auc}; {ran.seconds:.0f} s, {ran.bytes_sent / 1e6:.1f} MB a silo",
@@ -189,14 +188,14 @@ def figures(name: str, ran: Ran, simulated: Array, shared: float, own: float | N
     ]
 
 
-def personal(homes: Mapping[str, Path], cohorts: Cohorts) -> float:
+def personal(homes: Mapping[str, Path], cohorts: HospitalSplit) -> float:
     """AUC of all held-out patients under each hospital's own personal model."""
     models = {silo: PersonalModel.load(StudyFolder(home).personal) for silo, home in homes.items()}
     held = cohorts.held_out
     return area({silo: model.predict(held[silo].inputs, held[silo].domains) for silo, model in models.items()}, cohorts)
 
 
-def area(said: Mapping[str, Array], cohorts: Cohorts) -> float:
+def area(said: Mapping[str, Array], cohorts: HospitalSplit) -> float:
     """AUC of all hospitals' held-out records together, from probabilities (n, 2) by hospital."""
     risks: Sequence[Array] = [said[silo][:, 1] for silo in said]
     return float(roc_auc_score(np.concatenate([cohorts.held_out[s].labels for s in said]), np.concatenate(risks)))

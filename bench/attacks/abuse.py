@@ -23,7 +23,7 @@ from bench.attacks.hostile import roster
 from bench.attacks.hostile.scene import Watched, attacker, data, enrol, federation_of, neutral, run, study
 from bench.attacks.hostile.target import ATTACKS
 from bench.places import OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.folders import empty
 from deploy.local.parties import FederationPaths
 
@@ -51,27 +51,28 @@ def main() -> int:
 
 def _figures(
     neutral: Watched, attacked: Watched, told: dict[str, dict[str, float]], counted: dict[str, float], *, full: bool
-) -> list[Figure]:
+) -> list[Criterion]:
     seen, ratio = sum(told["refused"].values()), attacked.seconds / neutral.seconds
     growth = attacked.most_mib - neutral.most_mib
     idle = [name for name in ATTACKS if not told["tried"].get(name)]
     shown = f"{attacked.slowest_status:.1f} s, {attacked.failed_statuses} of {attacked.statuses} failed"
     figures = [
-        Figure("the study beside a neutral load", "ends", f"{neutral.state}, {neutral.seconds:.0f} s",
-               neutral.state == "finished" and (not full or neutral.seconds >= BASELINE_SECONDS)),
-        Figure("the study under attack", "ends", f"{attacked.state}, {attacked.seconds:.0f} s",
-               attacked.state == "finished"),
-        Figure("its time, of the neutral load's", f"at most {SLOWER}", f"{ratio:.2f}", ratio <= SLOWER),
-        Figure("attacks tried", f"all {len(ATTACKS)}", f"{len(ATTACKS) - len(idle)}", not idle and not told["faults"]),
-        Figure("coordinator's memory above the neutral load's", f"at most {GROWTH_MIB} MiB",
-               f"{growth:.0f} MiB (most {attacked.most_mib:.0f}, at the end {attacked.last_mib:.0f})",
-               growth <= GROWTH_MIB),
-        Figure("refused calls in the metrics, under the certificate", f"at least {seen:,.0f}, those the member saw",
-               f"{sum(counted.values()):,.0f}", sum(counted.values()) >= seen > 0),
-        Figure("an operator's status", f"within {STATUS_SECONDS:g} s, none fails", shown,
-               attacked.slowest_status <= STATUS_SECONDS and not attacked.failed_statuses),
-        Figure("coordinator's log", f"at most {LOG_MIB} MiB", f"{attacked.log_mib:.1f} MiB",
-               attacked.log_mib <= LOG_MIB),
+        Criterion("the study beside a neutral load", "ends", f"{neutral.state}, {neutral.seconds:.0f} s",
+                  neutral.state == "finished" and (not full or neutral.seconds >= BASELINE_SECONDS)),
+        Criterion("the study under attack", "ends", f"{attacked.state}, {attacked.seconds:.0f} s",
+                  attacked.state == "finished"),
+        Criterion("its time, of the neutral load's", f"at most {SLOWER}", f"{ratio:.2f}", ratio <= SLOWER),
+        Criterion("attacks tried", f"all {len(ATTACKS)}", f"{len(ATTACKS) - len(idle)}",
+                  not idle and not told["faults"]),
+        Criterion("coordinator's memory above the neutral load's", f"at most {GROWTH_MIB} MiB",
+                  f"{growth:.0f} MiB (most {attacked.most_mib:.0f}, at the end {attacked.last_mib:.0f})",
+                  growth <= GROWTH_MIB),
+        Criterion("refused calls in the metrics, under the certificate", f"at least {seen:,.0f}, those the member saw",
+                  f"{sum(counted.values()):,.0f}", sum(counted.values()) >= seen > 0),
+        Criterion("an operator's status", f"within {STATUS_SECONDS:g} s, none fails", shown,
+                  attacked.slowest_status <= STATUS_SECONDS and not attacked.failed_statuses),
+        Criterion("coordinator's log", f"at most {LOG_MIB} MiB", f"{attacked.log_mib:.1f} MiB",
+                  attacked.log_mib <= LOG_MIB),
     ]  # fmt: skip
     for name, rate in told["rates"].items():
         print(f"  {name}: {told['tried'][name]:,} tries, {rate:,.0f} a second")

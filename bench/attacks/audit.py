@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from bench.places import ROOT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.pki.authority import root as authority
 from crypto.pki.certificates import Credential
@@ -62,7 +62,7 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise import gaussian
 from silo_agent.learning.noise.draws import KeyedDraws
 from silo_agent.learning.releases.encoder import UPDATE_STEPS
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.storage.keyed.digests import Digests
 from silo_agent.storage.state import State
 
@@ -93,7 +93,7 @@ _MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of a name of its own is mad
 def main() -> int:
     """Audit, print, judge."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    figures: list[Figure] = []
+    figures: list[Criterion] = []
     details: dict[str, Any] = {"canaries": CANARIES, "repetitions": REPETITIONS, "guesses": GUESSES, "delta": DELTA}
     began = time.monotonic()
     for claim in CLAIMS:
@@ -139,7 +139,7 @@ def lower_bound(canaries: int, guesses: int, right: int, delta: float, level: fl
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AuditOutcome:
     """One run: the ledger's epsilon, right guesses, and the lower bound that they prove."""
 
     epsilon: float
@@ -147,14 +147,14 @@ class Outcome:
     bound: float
 
 
-def judged(scores: Array, included: NDArray[np.bool_], epsilon: float) -> Outcome:
+def judged(scores: Array, included: NDArray[np.bool_], epsilon: float) -> AuditOutcome:
     """Guess "in" for the highest scores and "out" for the lowest, GUESSES in all; `scores` and `included` are (m,)."""
     order, half = np.argsort(scores), GUESSES // 2
     right = int(included[order[-half:]].sum() + (~included[order[:half]]).sum())
-    return Outcome(epsilon, right, lower_bound(len(scores), GUESSES, right, DELTA))
+    return AuditOutcome(epsilon, right, lower_bound(len(scores), GUESSES, right, DELTA))
 
 
-def _figure(claim: float, name: str, cohort: str, runs: list[Outcome]) -> Figure:
+def _figure(claim: float, name: str, cohort: str, runs: list[AuditOutcome]) -> Criterion:
     """As built, no bound lies above the ledger's epsilon. With a quarter of the noise or none, that of all runs does.
 
     Half of the noise is at the limit of what can be seen, and is shown for this reason.
@@ -171,7 +171,7 @@ def _figure(claim: float, name: str, cohort: str, runs: list[Outcome]) -> Figure
         "as built": (f"none above ledger's {ledger:.3f}", not above and together <= ledger),
         "half noise": ("shown", True),
     }.get(name, (f"together above {ledger:.3f}", together > ledger))
-    return Figure(
+    return Criterion(
         f"{cohort}, claim {claim:g}, {name}",
         wanted,
         f"mean {mean:.2f}, largest {largest:.2f}, {above} of {len(runs)} above; together {together:.2f}"
@@ -181,7 +181,7 @@ def _figure(claim: float, name: str, cohort: str, runs: list[Outcome]) -> Figure
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
-def audited(study: Study, entropy: Entropy) -> dict[str, Outcome]:
+def audited(study: Study, entropy: Entropy) -> dict[str, AuditOutcome]:
     """One whole study at one silo, seen through what it uploads; outcomes by cohort."""
     coins = np.frombuffer(entropy.bytes(2 * CANARIES), np.uint8).reshape(2, CANARIES) % 2 == 1
     training, evaluation = (canary_records(own) for own in coins)
@@ -272,7 +272,7 @@ class AuditedSilo:
         self.state = State(folder / "state", Digests.of(entropy.bytes(32)))
         policy_path, approved = folder / "policy.yaml", lambda *_: None
         self.gate = Gate(
-            consortium().silo, policy_path, self.ledger_path, self.state, Metrics(), require_approved=approved
+            consortium().silo, policy_path, self.ledger_path, self.state, AgentMetrics(), require_approved=approved
         )
         self.learner = _GivenRecords(
             study,

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.accuracy.exam import STUDY, Made
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo.sources import load_source
 from deploy.local.simulate.engine import VirtualSilo, simulate
 from deploy.local.simulate.many import each_seed
-from deploy.local.simulate.outcome import Exact, Measured
+from deploy.local.simulate.outcome import Exact, RunMetrics
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study
 from silo_agent.learning.errors import SumError
@@ -45,7 +45,7 @@ REFUSED, HARM, SEEN = "refused", "areas", "warned"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Found(Measured):
+class PoisoningResult(RunMetrics):
     """By run: domain AUC (M,), whether the check refused it, and how many honest hospitals and others were warned."""
 
     areas: Mapping[str, Floats]
@@ -53,7 +53,7 @@ class Found(Measured):
     warned: Mapping[str, tuple[int, int]]
 
 
-def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
+def everything(study: Study, cohorts: Cohorts, *, seed: int) -> PoisoningResult:
     """A run for `many.each_seed`: one seed's patients under each attack."""
     sizes = {name: len(np.unique(silo.training.patients)) for name, silo in cohorts.silos.items()}
     large = max(sizes, key=sizes.__getitem__)
@@ -71,7 +71,7 @@ def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
     refused[SWAPPED], told = _is_refused(study, mistaken, seed), _Told(mistaken)
     outcome = simulate(study, mistaken, seed=seed, after_round=told.look)
     areas[SWAPPED], warned[SWAPPED] = _areas(outcome.exact), told.beside(small)
-    return Found(study, seed, own.exact, own.together, areas, refused, warned)
+    return PoisoningResult(study, seed, own.exact, own.together, areas, refused, warned)
 
 
 @contextmanager
@@ -120,23 +120,25 @@ def _areas(exact: tuple[Exact, ...]) -> Floats:
     return np.array([np.nan if own.auc is None else own.auc for own in exact])
 
 
-def figures(runs: tuple[Found, ...]) -> list[Figure]:
+def figures(runs: tuple[PoisoningResult, ...]) -> list[Criterion]:
     """What is wanted: sums too large are refused, nobody is warned without cause, and with cause somebody is."""
     seeds, made = len(runs), []
     level = np.array([[one.areas[AS_IT_IS].mean(), one.areas[AS_IT_IS].min()] for one in runs])
-    made.append(Figure(f"{AS_IT_IS}: mean / worst domain", "", _text(level.mean(axis=0)), met=True))
+    made.append(Criterion(f"{AS_IT_IS}: mean / worst domain", "", _text(level.mean(axis=0)), met=True))
     for run in (ENLARGED, FLIPPED, SWAPPED):
         both = np.array([[one.areas[run].mean(), one.areas[run].min()] for one in runs])
         unchecked = ", unchecked" if run != SWAPPED else ""
         change = f"{_text(both.mean(axis=0))} ({(both - level)[:, 0].mean():+.3f})"
-        made.append(Figure(f"{run}{unchecked}: mean / worst domain", "", change, met=True))
+        made.append(Criterion(f"{run}{unchecked}: mean / worst domain", "", change, met=True))
         refused = sum(one.refused[run] for one in runs)
         wanted = f"{seeds} of {seeds}" if run == ENLARGED else ""
-        made.append(Figure(f"{run}: refused", wanted, f"{refused} of {seeds}", met=run != ENLARGED or refused == seeds))
+        made.append(
+            Criterion(f"{run}: refused", wanted, f"{refused} of {seeds}", met=run != ENLARGED or refused == seeds)
+        )
         others, itself = (np.array([one.warned[run][at] for one in runs]) for at in (0, 1))
         seen = int(((others + itself) > 0).sum())
         made.append(
-            Figure(
+            Criterion(
                 f"{run}: seeds on which somebody is warned",
                 f"{seeds} of {seeds}" if run != FLIPPED else "",
                 f"{seen} of {seeds}; {others.mean():.1f} other hospitals, itself on {itself.sum()}",
@@ -144,7 +146,7 @@ def figures(runs: tuple[Found, ...]) -> list[Figure]:
             )
         )
     without = sum(one.warned[AS_IT_IS][0] for one in runs)
-    made.append(Figure(f"{AS_IT_IS}: hospitals warned", "0", f"{without} of {6 * seeds}", met=without == 0))
+    made.append(Criterion(f"{AS_IT_IS}: hospitals warned", "0", f"{without} of {6 * seeds}", met=without == 0))
     return made
 
 

@@ -33,7 +33,7 @@ from bench.mutants.making import Key, Mutant, planted, sample
 from bench.mutants.rooms import Campaign, own_tests, read_campaign, share
 from bench.mutants.running import Copy
 from bench.places import OUT, ROOT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 
 HERE: Final = Path(__file__).parent
 MEMORY: Final = OUT / "mutants-found.json"
@@ -49,7 +49,7 @@ class UntestedError(Exception):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MutantVerdict:
     """What became of one fault."""
 
     mutant: Mutant
@@ -69,10 +69,10 @@ def main() -> int:
     campaign = read_campaign(HERE / "modules.yaml")
     reasons = read_reasons(HERE / "equivalent.yaml")
     everything = not (asked.modules or asked.rooms or asked.files)
-    verdicts: dict[str, list[Verdict]] = {}
+    verdicts: dict[str, list[MutantVerdict]] = {}
     with tempfile.TemporaryDirectory(prefix="fedward-mutants-") as folder:
         copies = [Copy(ROOT, Path(folder) / str(number)) for number in range(asked.workers)]
-        with Bench(copies, reasons, campaign.everywhere, remember=asked.remember) as bench:
+        with MutantBench(copies, reasons, campaign.everywhere, remember=asked.remember) as bench:
             root = copies[0].root  # the working tree may be edited meanwhile
             bench.give(asked.hours)
             for name in campaign.modules if everything else asked.modules:
@@ -91,9 +91,11 @@ def main() -> int:
     return judge("mutants", figures, details)
 
 
-def _room(bench: Bench, campaign: Campaign, root: Path, name: str, asked: argparse.Namespace) -> list[Verdict]:
+def _room(
+    bench: MutantBench, campaign: Campaign, root: Path, name: str, asked: argparse.Namespace
+) -> list[MutantVerdict]:
     """Judge a sample of a room's faults, file by file."""
-    verdicts: list[Verdict] = []
+    verdicts: list[MutantVerdict] = []
     shared = share(root, campaign.files_of(root, name), asked.sample or ROOM_SAMPLE, asked.seed)
     print(f"room {name}: {sum(map(len, shared.values()))} faults in {len(shared)} files", flush=True)
     for path, mutants in shared.items():
@@ -103,7 +105,7 @@ def _room(bench: Bench, campaign: Campaign, root: Path, name: str, asked: argpar
     return verdicts
 
 
-class Bench:
+class MutantBench:
     """Copies that work side by side."""
 
     def __init__(
@@ -132,7 +134,7 @@ class Bench:
 
     def judged(
         self, name: str, paths: Sequence[str], stages: Sequence[Sequence[str]], mutants: Sequence[Mutant]
-    ) -> list[Verdict]:
+    ) -> list[MutantVerdict]:
         """Judge faults by a module's own tests, and by its neighbours' if those pass, and print the survivors.
 
         None is run unless the tests pass without a fault, and fail with a file that cannot be read.
@@ -143,26 +145,26 @@ class Bench:
             clean = [self._clean(name, paths, tests) for tests in stages]
         except UntestedError as error:
             print(error, flush=True)
-            return [Verdict(mutant, "not run", 0.0, "", None) for mutant in mutants]
+            return [MutantVerdict(mutant, "not run", 0.0, "", None) for mutant in mutants]
         timed = list(zip(stages, (max(LEAST_SECONDS, SLOWER * seconds) for seconds in clean), strict=True))
         took = " and ".join(f"{seconds:.1f}" for seconds in clean)
         print(f"{name}: {len(mutants)} faults, the tests take {took} s", flush=True)
 
-        def judge_one(mutant: Mutant) -> Verdict:
+        def judge_one(mutant: Mutant) -> MutantVerdict:
             why = self._reasons.get(mutant.key)
             if mutant.key in known:
-                return Verdict(mutant, "killed", 0.0, known[mutant.key], why)
+                return MutantVerdict(mutant, "killed", 0.0, known[mutant.key], why)
             if why is not None and self._remember:
-                return Verdict(mutant, "survived", 0.0, "", why)
+                return MutantVerdict(mutant, "survived", 0.0, "", why)
             if time.monotonic() > self._until:
-                return Verdict(mutant, "not run", 0.0, "", why)
+                return MutantVerdict(mutant, "not run", 0.0, "", why)
             copy = self._free.get()
             try:
                 runs = copy.test_with(mutant.path, planted(copy.root, mutant), timed)
             finally:
                 self._free.put(copy)
             outcome = {"passed": "survived", "failed": "killed", "late": "late"}[runs[-1].outcome]
-            return Verdict(mutant, outcome, sum(run.seconds for run in runs), runs[-1].failed, why)
+            return MutantVerdict(mutant, outcome, sum(run.seconds for run in runs), runs[-1].failed, why)
 
         with ThreadPoolExecutor(len(self._copies)) as pool:
             verdicts = list(pool.map(judge_one, mutants))
@@ -190,7 +192,7 @@ class Bench:
         return self._took[once]
 
 
-def figure_of(name: str, verdicts: Sequence[Verdict]) -> Figure:
+def figure_of(name: str, verdicts: Sequence[MutantVerdict]) -> Criterion:
     """The line of one module."""
     outcomes = [verdict.outcome for verdict in verdicts]
     killed, late, survived = (outcomes.count(outcome) for outcome in ("killed", "late", "survived"))
@@ -199,7 +201,9 @@ def figure_of(name: str, verdicts: Sequence[Verdict]) -> Figure:
     text = f"{killed} killed, {late} late, {survived} survived ({unexplained} without a reason)"
     enough = killed + late >= LEAST * len(verdicts)
     met = enough and not unexplained and not skipped
-    return Figure(name, f">= {LEAST:.0%} of {len(verdicts)}", text + (f", {skipped} not run" if skipped else ""), met)
+    return Criterion(
+        name, f">= {LEAST:.0%} of {len(verdicts)}", text + (f", {skipped} not run" if skipped else ""), met
+    )
 
 
 def read_reasons(path: Path) -> dict[Key, str]:
@@ -212,7 +216,7 @@ def read_reasons(path: Path) -> dict[Key, str]:
     }
 
 
-def _print_survivors(verdicts: Sequence[Verdict]) -> None:
+def _print_survivors(verdicts: Sequence[MutantVerdict]) -> None:
     for verdict in verdicts:
         if verdict.outcome == "survived" and verdict.why is None:
             mutant = verdict.mutant
@@ -231,7 +235,7 @@ def _remembered(state: str) -> dict[Key, str]:
     return {(path, at, before, after): by for path, at, before, after, by in held.get(state, [])}
 
 
-def _remember(state: str, verdicts: Sequence[Verdict]) -> None:
+def _remember(state: str, verdicts: Sequence[MutantVerdict]) -> None:
     OUT.mkdir(exist_ok=True)
     held = json.loads(MEMORY.read_text("utf-8")) if MEMORY.exists() else {}
     known = {verdict.mutant.key: verdict.by for verdict in verdicts if verdict.outcome == "killed"}

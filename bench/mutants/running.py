@@ -25,7 +25,7 @@ _NOBODY: Final = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost",
 
 
 @dataclass(frozen=True)
-class Run:
+class TestsRun:
     """How a run of tests ended."""
 
     outcome: str
@@ -75,7 +75,7 @@ class Copy:
         self._zygote.kill()
         self._zygote.wait()
 
-    def test(self, tests: Sequence[str], seconds: float) -> Run:
+    def test(self, tests: Sequence[str], seconds: float) -> TestsRun:
         """Run these tests until the first fails, for at most so many seconds."""
         if self._zygote.stdin is None or self._zygote.stdout is None:
             msg = "the process that runs the tests has no pipes"
@@ -87,13 +87,13 @@ class Copy:
         said = json.loads(self._zygote.stdout.readline())
         outcome = {None: "late", 0: "passed"}.get(said["code"], "failed")
         failed = _FAILED.search(self.told()) if outcome == "failed" else None
-        return Run(outcome, said["seconds"], failed[1] if failed else "")
+        return TestsRun(outcome, said["seconds"], failed[1] if failed else "")
 
     def told(self) -> str:
         """What the last run printed."""
         return self._log.read_text("utf-8", "replace")
 
-    def test_with(self, path: str, source: str, stages: Sequence[tuple[Sequence[str], float]]) -> list[Run]:
+    def test_with(self, path: str, source: str, stages: Sequence[tuple[Sequence[str], float]]) -> list[TestsRun]:
         """Run these tests, each with its limit, while a file has this content, up to the first that do not pass."""
         file = self.root / path
         before = file.read_bytes()

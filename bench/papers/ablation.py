@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from bench.intervals import Interval
 from bench.places import DEMO
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.demo.cohort import GROUP, GROUPS, generate
 from deploy.demo.run import join_files
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.many import each_seed
-from deploy.local.simulate.outcome import Measured, mean, measure
+from deploy.local.simulate.outcome import RunMetrics, mean, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, load_study
 from silo_agent.data.reader import read_records
@@ -51,7 +51,7 @@ TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
-class Row:
+class AblationRow:
     """One row of the table, with the paper's mean and least AUC of a domain."""
 
     name: str
@@ -70,21 +70,27 @@ class Row:
 
 
 ROWS = (
-    Row("FedAvg", "fedavg", (0.861, 0.773), reweighted=False),
-    Row("re-weighting", "fedavg", (0.881, 0.824)),
-    Row("re-weighting, domain as input", "fedavg", (0.880, 0.825), domain_as_input=True),
-    Row("re-weighting, heads, WA", "multi-head-fedavg", (0.885, 0.834), heads=True),
-    Row("re-weighting, heads, projection, WA", "multi-head-fedavg", (0.877, 0.817), heads=True, projected=True),
-    Row("re-weighting, heads, projection, SA", "feddar-sa", (0.878, 0.826), heads=True, projected=True, together=True),
-    Row("re-weighting, domain as input, alternation", "feddar-wa", (0.867, 0.806), domain_as_input=True),
-    Row("re-weighting, heads, alternation, WA", "feddar-wa", (0.912, 0.872), heads=True),
-    Row("re-weighting, heads, alternation, projection, WA", "feddar-wa", (0.918, 0.863), heads=True, projected=True),
-    Row("re-weighting, heads, alternation, projection, SA", "feddar-sa", (0.919, 0.868), heads=True, projected=True),
+    AblationRow("FedAvg", "fedavg", (0.861, 0.773), reweighted=False),
+    AblationRow("re-weighting", "fedavg", (0.881, 0.824)),
+    AblationRow("re-weighting, domain as input", "fedavg", (0.880, 0.825), domain_as_input=True),
+    AblationRow("re-weighting, heads, WA", "multi-head-fedavg", (0.885, 0.834), heads=True),
+    AblationRow("re-weighting, heads, projection, WA", "multi-head-fedavg", (0.877, 0.817), heads=True, projected=True),
+    AblationRow(
+        "re-weighting, heads, projection, SA", "feddar-sa", (0.878, 0.826), heads=True, projected=True, together=True
+    ),
+    AblationRow("re-weighting, domain as input, alternation", "feddar-wa", (0.867, 0.806), domain_as_input=True),
+    AblationRow("re-weighting, heads, alternation, WA", "feddar-wa", (0.912, 0.872), heads=True),
+    AblationRow(
+        "re-weighting, heads, alternation, projection, WA", "feddar-wa", (0.918, 0.863), heads=True, projected=True
+    ),
+    AblationRow(
+        "re-weighting, heads, alternation, projection, SA", "feddar-sa", (0.919, 0.868), heads=True, projected=True
+    ),
 )
 WORST, BEST = ROWS[0], ROWS[-1]
 
 
-def study_of(row: Row, width: int = PROJECTED) -> Study:
+def study_of(row: AblationRow, width: int = PROJECTED) -> Study:
     """The row as a study without noise."""
     document = load_study(STUDY).model_dump(mode="json", exclude={"personal", "publish"})
     if row.domain_as_input:
@@ -123,7 +129,7 @@ def study_of(row: Row, width: int = PROJECTED) -> Study:
     )
 
 
-class Cohort:
+class SeedCohorts:
     """A cohort of its own for each seed: six hospitals, a quarter of each held out, and the public test patients."""
 
     def draw(self, study: Study, seed: int) -> Cohorts:
@@ -139,19 +145,19 @@ class Cohort:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Trained(Measured):
+class AblationResult(RunMetrics):
     """`clients`: mean AUC over the hospitals' own held-out patients. `longest`: norm of the longest head."""
 
     clients: float
     longest: float
 
 
-def run(study: Study, cohorts: Cohorts, *, seed: int) -> Trained:
+def run(study: Study, cohorts: Cohorts, *, seed: int) -> AblationResult:
     """A recipe, as agents train it."""
     return _measured(simulate(study, cohorts, seed=seed).model, cohorts, seed)
 
 
-def _measured(model: SharedModel, cohorts: Cohorts, seed: int) -> Trained:
+def _measured(model: SharedModel, cohorts: Cohorts, seed: int) -> AblationResult:
     def by_domain(records: Records) -> Any:
         return measure(model.study, (records,), (model.predict(records.inputs, records.domains),))
 
@@ -159,7 +165,7 @@ def _measured(model: SharedModel, cohorts: Cohorts, seed: int) -> Trained:
     own = [by_domain(silo.held_out)[1].auc for silo in cohorts.silos.values()]
     longest = float(np.linalg.norm(model.heads, axis=1).max())
     exact, together = by_domain(test)
-    return Trained(model.study, seed, exact, together, mean(own), longest)
+    return AblationResult(model.study, seed, exact, together, mean(own), longest)
 
 
 def main() -> int:
@@ -187,7 +193,7 @@ def main() -> int:
 
 def _measure(study: Study, seeds: tuple[int, ...], workers: int) -> Floats:
     """Mean and least AUC of a domain, mean of the hospitals, and the longest head, (seeds, 4)."""
-    done = each_seed(run, study, Cohort(), seeds, workers=workers)
+    done = each_seed(run, study, SeedCohorts(), seeds, workers=workers)
     return np.array([(one.mean, one.worst(), one.clients, one.longest) for one in done])
 
 
@@ -197,12 +203,12 @@ def _interval(values: Floats) -> str:
     return f"{interval.mean:.3f}" if interval.count == 1 else f"{interval.mean:.3f} +- {interval.half:.3f}"
 
 
-def _table(by_row: Mapping[str, Floats]) -> list[Figure]:
+def _table(by_row: Mapping[str, Floats]) -> list[Criterion]:
     lines = []
     for row in ROWS:
         if row.name in by_row:
             paper = "paper {:.3f} / {:.3f}".format(*row.paper)
-            lines.append(Figure(f"{row.name}: mean / least / hospitals", paper, _shown(by_row[row.name]), met=True))
+            lines.append(Criterion(f"{row.name}: mean / least / hospitals", paper, _shown(by_row[row.name]), met=True))
     return lines
 
 
@@ -210,7 +216,7 @@ def _shown(values: Floats) -> str:
     return " / ".join(_interval(values[:, column]) for column in range(3))
 
 
-def _order(by_row: Mapping[str, Floats]) -> list[Figure]:
+def _order(by_row: Mapping[str, Floats]) -> list[Criterion]:
     """The best and the worst row of the paper are the best and the worst here, in the mean over domains and seeds."""
     if set(by_row) != {row.name for row in ROWS}:
         return []
@@ -218,9 +224,9 @@ def _order(by_row: Mapping[str, Floats]) -> list[Figure]:
     least, most = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     gain = by_row[BEST.name][:, 0] - by_row[WORST.name][:, 0]
     return [
-        Figure("row with the least mean AUC", WORST.name, least, least == WORST.name),
-        Figure("row with the largest mean AUC", BEST.name, most, most == BEST.name),
-        Figure(
+        Criterion("row with the least mean AUC", WORST.name, least, least == WORST.name),
+        Criterion("row with the largest mean AUC", BEST.name, most, most == BEST.name),
+        Criterion(
             "best less worst row of the paper, paired",
             "> 0 in the interval",
             _interval(gain),
@@ -229,13 +235,13 @@ def _order(by_row: Mapping[str, Floats]) -> list[Figure]:
     ]
 
 
-def _stable(widths: Mapping[int, Floats]) -> list[Figure]:
+def _stable(widths: Mapping[int, Floats]) -> list[Criterion]:
     lines = []
     for width, values in widths.items():
         lost = float(widths[WIDTHS[0]][:, 0].mean() - values[:, 0].mean())
         shown = f"{_interval(values[:, 0])}, longest head {values[:, 3].max():.1f}"
         met = bool(np.isfinite(values).all() and lost <= TOLERANCE)
-        lines.append(Figure(f"FedDAR-SA, k = {width}", f"at most {TOLERANCE} below k = {WIDTHS[0]}", shown, met))
+        lines.append(Criterion(f"FedDAR-SA, k = {width}", f"at most {TOLERANCE} below k = {WIDTHS[0]}", shown, met))
     return lines
 
 

@@ -34,7 +34,7 @@ from scipy.ndimage import rotate
 from bench import idx
 from bench.intervals import Interval
 from bench.places import MNIST
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays
@@ -86,7 +86,7 @@ MOST_FEDAVG, LEAST_IRM = 30.0, 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Digits:
+class PlainDigits:
     """Images (n, 28, 28) in [0, 1], and labels (n,)."""
 
     images: NDArray[np.float32]
@@ -94,13 +94,13 @@ class Digits:
 
 
 @cache
-def read_digits(folder: Path) -> Digits:
+def read_digits(folder: Path) -> PlainDigits:
     """MNIST's training file."""
     pixels, labels = idx.read(folder, "train")
-    return Digits(pixels.astype(np.float32) / 255.0, labels)
+    return PlainDigits(pixels.astype(np.float32) / 255.0, labels)
 
 
-def records(digits: Digits, rows: NDArray[np.int64], disagree: NDArray[np.float64], *, setting: str, silo: int,
+def records(digits: PlainDigits, rows: NDArray[np.int64], disagree: NDArray[np.float64], *, setting: str, silo: int,
             grey: bool, rng: np.random.Generator, environments: NDArray[np.int64]) -> Records:  # fmt: skip
     """Coloured digits of a silo: 392 pixels in two colours (grey: both alike), then the mark, 0 if there is none."""
     outcome = (digits.labels[rows] < 5) ^ (rng.random(len(rows)) < WRONG)
@@ -119,7 +119,7 @@ def records(digits: Digits, rows: NDArray[np.int64], disagree: NDArray[np.float6
     return of_arrays(inputs, outcome, np.zeros(len(rows)), environments=environments)
 
 
-def cohorts(digits: Digits, setting: str, seed: int, *, grey: bool) -> Cohorts:
+def cohorts(digits: PlainDigits, setting: str, seed: int, *, grey: bool) -> Cohorts:
     """The silos of a seed: their training digits, and the test as what they hold out."""
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(_HELD_OUT)
@@ -168,7 +168,7 @@ def study(seed: int, personal: Mapping[str, Any] | None = None, **encoder: Any) 
 
 
 @dataclass
-class Run:
+class StudyRun:
     """One study: the shared model, and a personal model of each silo if the study has them."""
 
     study: Study
@@ -177,7 +177,7 @@ class Run:
     shared: SharedModel | None = None
     own: dict[str, PersonalModel] = field(default_factory=dict)
 
-    def go(self) -> Run:
+    def go(self) -> StudyRun:
         """Run all rounds."""
         simulate(self.study, self.cohorts, seed=self.seed, after_round=self._after)
         return self
@@ -205,17 +205,17 @@ class Run:
         return float(np.mean(right))
 
 
-def of_seed(digits: Digits, setting: str, seed: int, *, quick: bool = False) -> dict[str, float]:
+def of_seed(digits: PlainDigits, setting: str, seed: int, *, quick: bool = False) -> dict[str, float]:
     """Accuracy of every method in one setting on one seed."""
     coloured = cohorts(digits, setting, seed, grey=False)
-    invariant = Run(study(seed, OWN[setting], irm=PENALTY), coloured, seed).go()
+    invariant = StudyRun(study(seed, OWN[setting], irm=PENALTY), coloured, seed).go()
     accuracies = {
-        FEDAVG: Run(study(seed, irm=NONE), coloured, seed).go().accuracy(),
+        FEDAVG: StudyRun(study(seed, irm=NONE), coloured, seed).go().accuracy(),
         IRM: invariant.accuracy(),
         PERINVFL: invariant.accuracy(personal=True),
     }
     if not quick:
-        grey = Run(study(seed, irm=NONE), cohorts(digits, setting, seed, grey=True), seed)
+        grey = StudyRun(study(seed, irm=NONE), cohorts(digits, setting, seed, grey=True), seed)
         accuracies[ORACLE] = grey.go().accuracy()
     rates = [float(silo.held_out.labels.mean()) for silo in coloured.silos.values()]
     accuracies[CONSTANT] = 100.0 * float(np.mean([max(rate, 1.0 - rate) for rate in rates]))
@@ -248,7 +248,7 @@ def main() -> int:
     return judge("invariance", figures, measured)
 
 
-def judged(setting: str, runs: list[dict[str, float]]) -> list[Figure]:
+def judged(setting: str, runs: list[dict[str, float]]) -> list[Criterion]:
     """The figures of a setting. What nothing is wanted of stands beside."""
     intervals = {name: Interval.of([run[name] for run in runs]) for name in runs[0]}
     gain = Interval.of([run[PERINVFL] - run[IRM] for run in runs])
@@ -260,10 +260,10 @@ def judged(setting: str, runs: list[dict[str, float]]) -> list[Figure]:
     lines = []
     for name, value in intervals.items():
         words, met = wanted.get(name, ("shown", True))
-        lines.append(Figure(f"{setting}: {name}", words, _shown(value), met))
+        lines.append(Criterion(f"{setting}: {name}", words, _shown(value), met))
     words = "interval above 0" if marked else "interval not below 0"
     met = gain.least > 0 if marked else gain.most >= 0
-    return [*lines, Figure(f"{setting}: PerInvFL less federated IRM", words, _shown(gain), met)]
+    return [*lines, Criterion(f"{setting}: PerInvFL less federated IRM", words, _shown(gain), met)]
 
 
 def _shown(interval: Interval) -> str:

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench import threads
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from silo_agent.learning.terms.losses import deep_kernel, mk_mmd
 
 REPETITIONS: Final = 100
@@ -133,16 +133,16 @@ def rejects(test: Exchanged, x: torch.Tensor, y: torch.Tensor, drawn: np.random.
 
 
 @dataclass(frozen=True)
-class Found:
+class Rejections:
     """Rejections by method: of each repetition under the alternative, of `NULLS` times as many under the null."""
 
     power: dict[str, list[bool]]
     null: dict[str, list[bool]]
 
 
-def measure(size: int, seeds: range, methods: list[str], *, null: bool) -> Found:
+def measure(size: int, seeds: range, methods: list[str], *, null: bool) -> Rejections:
     """All tests on each seed's records."""
-    rates = Found({name: [] for name in methods}, {name: [] for name in methods})
+    rates = Rejections({name: [] for name in methods}, {name: [] for name in methods})
     half = min(size, LEARNING) // 2
     for seed in seeds:
         for different in (True, False) if null else (True,):
@@ -164,11 +164,11 @@ def measure(size: int, seeds: range, methods: list[str], *, null: bool) -> Found
     return rates
 
 
-def figures_of(rates: Found, size: int) -> list[Figure]:
+def figures_of(rates: Rejections, size: int) -> list[Criterion]:
     """Powers beside the median kernel's, and the levels."""
     power = {name: float(np.mean(values)) for name, values in rates.power.items()}
     figures = [
-        Figure(
+        Criterion(
             f"{MEDIAN}, power at {size} records",
             "near .4: .3 to .5",
             f"{power[MEDIAN]:.2f}",
@@ -176,7 +176,7 @@ def figures_of(rates: Found, size: int) -> list[Figure]:
         )
     ]
     figures += [
-        Figure(
+        Criterion(
             f"{name}, {min(size, LEARNING)} of them, power above that",
             f">= {GAIN:g}",
             f"{power[name] - power[MEDIAN]:+.2f} ({power[name]:.2f})",
@@ -187,7 +187,7 @@ def figures_of(rates: Found, size: int) -> list[Figure]:
     for name, values in rates.null.items():
         level = float(np.mean(values))
         figures.append(
-            Figure(
+            Criterion(
                 f"{name}, rejected under the null",
                 f"{LEVEL:g} +- {KEPT:g}",
                 f"{level:.3f} of {len(values)}",

@@ -33,7 +33,7 @@ from torch.nn import functional
 from bench import idx
 from bench.intervals import Interval
 from bench.places import MNIST, OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study
@@ -55,7 +55,7 @@ _DRAWN_DIGITS: Final = 200
 
 
 @dataclass(frozen=True)
-class Method:
+class PaperRow:
     """One row of the table: the coefficients of the two terms, and the paper's mean accuracy at 0 and 75 degrees."""
 
     name: str
@@ -65,10 +65,10 @@ class Method:
 
 
 METHODS: Final = (
-    Method("FedAvg", paper=(85.9, 86.2)),
-    Method("FedL2R", l2r=0.01),
-    Method("FedCMI", cmi=0.01),
-    Method("FedSR", l2r=0.01, cmi=0.01, paper=(93.6, 93.5)),
+    PaperRow("FedAvg", paper=(85.9, 86.2)),
+    PaperRow("FedL2R", l2r=0.01),
+    PaperRow("FedCMI", cmi=0.01),
+    PaperRow("FedSR", l2r=0.01, cmi=0.01, paper=(93.6, 93.5)),
 )
 PLAIN, FEDSR = METHODS[0], METHODS[-1]
 
@@ -87,7 +87,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Digits:
+class TurnedDigits:
     """The 1,000 digits of one index set: images uint8 by angle, (1000, 28, 28) each, and labels int64 (1000,)."""
 
     images: Mapping[int, NDArray[np.uint8]]
@@ -130,30 +130,30 @@ def main() -> int:
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
-def _row(method: Method, right: Sequence[Sequence[float]], start: str = "") -> Figure:
+def _row(method: PaperRow, right: Sequence[Sequence[float]], start: str = "") -> Criterion:
     """Accuracy in per cent, (sets, held-out angles)."""
     values = np.array(right)
     paper = "" if method.paper is None or start else f"; paper {method.paper[0]}, {method.paper[1]}"
     by_angle = ", ".join(
         f"{mean:.1f} at {angle}" for mean, angle in zip(values.mean(axis=0).tolist(), HELD_OUT, strict=True)
     )
-    return Figure(
+    return Criterion(
         f"{start}{method.name}, unseen angle", "shown", f"{values.mean():.1f} % ({by_angle}{paper})", met=True
     )
 
 
-def _difference(method: Method, right: Mapping[str, Sequence[Sequence[float]]], start: str = "") -> Figure:
+def _difference(method: PaperRow, right: Mapping[str, Sequence[Sequence[float]]], start: str = "") -> Criterion:
     """Points above FedAvg: mean over sets and angles of the paired differences, with a 95 % interval of Student's t."""
     gained = (np.array(right[method.name]) - np.array(right[PLAIN.name])).ravel()
     interval = Interval.of(gained)
     judged = method is FEDSR and not start
     wanted = f">= {WANTED:g} points" if judged else "shown"
     shown = f"{interval.mean:+.1f} +- {interval.half:.1f} ({', '.join(f'{one:+.1f}' for one in gained)})"
-    return Figure(f"{start}{method.name} above FedAvg", wanted, shown, met=not judged or interval.mean >= WANTED)
+    return Criterion(f"{start}{method.name} above FedAvg", wanted, shown, met=not judged or interval.mean >= WANTED)
 
 
 # --- the paper's network ----------------------------------------------------------------------------------------------
-class Network(nn.Module):
+class PaperNetwork(nn.Module):
     """The paper's: two convolutions 5x5 with BatchNorm, ReLU and pooling, one layer to the representation, one to 10.
 
     With `stochastic` the representation has a mean and a deviation.
@@ -195,7 +195,7 @@ class Network(nn.Module):
 class _Silo:
     """A silo's copy of everything that is trained, with its own momentum."""
 
-    def __init__(self, images: torch.Tensor, network: Network, schedule: Schedule) -> None:
+    def __init__(self, images: torch.Tensor, network: PaperNetwork, schedule: Schedule) -> None:
         self.images = images
         self.network = copy.deepcopy(network)
         self.tables = Prior(REPRESENTATION, CLASSES) if network.stochastic else None
@@ -203,7 +203,7 @@ class _Silo:
         self._clip = schedule.clip
         self._optimizer = torch.optim.SGD(self._weights, lr=schedule.rate, momentum=schedule.momentum)
 
-    def step(self, rows: torch.Tensor, labels: torch.Tensor, method: Method, rate: float) -> None:
+    def step(self, rows: torch.Tensor, labels: torch.Tensor, method: PaperRow, rate: float) -> None:
         """One step on a batch."""
         self._optimizer.param_groups[0]["lr"] = rate
         mean, deviation = self.network.moments(self.images[rows])
@@ -223,11 +223,11 @@ class _Silo:
         return [self.network] if self.tables is None else [self.network, self.tables]
 
 
-def train(digits: Digits, method: Method, held_out: int, schedule: Schedule, seed: int) -> Network:
+def train(digits: TurnedDigits, method: PaperRow, held_out: int, schedule: Schedule, seed: int) -> PaperNetwork:
     """FedAvg with the method's terms on all angles but one. Methods with the same seed see the same batches."""
     torch.manual_seed(seed)
     rng, labels = np.random.default_rng(seed), torch.from_numpy(digits.labels)
-    network = Network(stochastic=method.cmi > 0.0)
+    network = PaperNetwork(stochastic=method.cmi > 0.0)
     silos = [_Silo(digits.tensor(angle), network, schedule) for angle in ANGLES if angle != held_out]
     for number in range(schedule.rounds):
         rate = schedule.rate * (1.0 + math.cos(math.pi * number / schedule.rounds)) / 2.0
@@ -252,12 +252,12 @@ def _average(modules: Sequence[nn.Module]) -> None:
         module.load_state_dict(mean)
 
 
-def _all(data: Path, method: Method, sets: Sequence[int], schedule: Schedule) -> list[list[float]]:
+def _all(data: Path, method: PaperRow, sets: Sequence[int], schedule: Schedule) -> list[list[float]]:
     """Accuracy in per cent, (sets, held-out angles)."""
     return [[_right(data, method, number, angle, schedule) for angle in HELD_OUT] for number in sets]
 
 
-def _right(data: Path, method: Method, number: int, angle: int, schedule: Schedule) -> float:
+def _right(data: Path, method: PaperRow, number: int, angle: int, schedule: Schedule) -> float:
     """Per cent of the held-out angle's digits that are recognised."""
     digits = read_digits(data, number)
     network = _trained(digits, method, number, angle, schedule)
@@ -266,14 +266,14 @@ def _right(data: Path, method: Method, number: int, angle: int, schedule: Schedu
     return right
 
 
-def _trained(digits: Digits, method: Method, number: int, angle: int, schedule: Schedule) -> Network:
+def _trained(digits: TurnedDigits, method: PaperRow, number: int, angle: int, schedule: Schedule) -> PaperNetwork:
     """The network, from `bench/out/unseen` if it was trained before with the same settings."""
     told = repr((method.l2r, method.cmi, schedule, number, angle))
     path = KEPT / f"{method.name}-{number}-{angle}.pt"
     if path.is_file():
         kept = torch.load(path, weights_only=True)
         if kept["told"] == told:
-            network = Network(stochastic=method.cmi > 0.0)
+            network = PaperNetwork(stochastic=method.cmi > 0.0)
             network.load_state_dict(kept["state"])
             return network.eval()
     network = train(digits, method, angle, schedule, number)
@@ -291,17 +291,17 @@ def _read_kept(path: Path, told: Mapping[str, object]) -> float | None:
 
 
 # --- the picture ------------------------------------------------------------------------------------------------------
-def draw(data: Path, number: int, held_out: int, schedule: Schedule) -> Figure:
+def draw(data: Path, number: int, held_out: int, schedule: Schedule) -> Criterion:
     """t-SNE of FedAvg's and FedSR's representations at the angle never seen and at the one next to it."""
     import matplotlib as mpl  # noqa: PLC0415  # takes a second, and only the picture needs it
-    from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
     from sklearn.manifold import TSNE  # noqa: PLC0415
 
     path = OUT / "unseen.png"
     digits = read_digits(data, number)
     beside = min((angle for angle in ANGLES if angle != held_out), key=lambda angle: abs(angle - held_out))
     chosen = np.arange(0, len(digits.labels), len(digits.labels) // _DRAWN_DIGITS)
-    drawing = Drawing(figsize=(11.0, 5.4), layout="constrained")
+    drawing = Figure(figsize=(11.0, 5.4), layout="constrained")
     colours = mpl.colormaps["tab10"]
     for place, method in enumerate((PLAIN, FEDSR), start=1):
         network = _trained(digits, method, number, held_out, schedule)
@@ -326,11 +326,11 @@ def draw(data: Path, number: int, held_out: int, schedule: Schedule) -> Figure:
         axes.legend(frameon=False, fontsize=8)
     OUT.mkdir(exist_ok=True)
     drawing.savefig(path, dpi=150)
-    return Figure("representation by t-SNE, a colour for each digit", "shown", f"bench/out/{path.name}", met=True)
+    return Criterion("representation by t-SNE, a colour for each digit", "shown", f"bench/out/{path.name}", met=True)
 
 
 # --- FedWard's own network, as a study --------------------------------------------------------------------------------
-def study_of(method: Method, rounds: int = 60) -> Study:
+def study_of(method: PaperRow, rounds: int = 60) -> Study:
     """FedAvg of FedWard's cnn without noise, with the method's terms and, if it draws, predictions over the draws."""
     document: dict[str, Any] = {
         "version": 1,
@@ -374,12 +374,12 @@ def study_of(method: Method, rounds: int = 60) -> Study:
     return Study.model_validate(document)
 
 
-def _studies(data: Path, method: Method, sets: Sequence[int]) -> list[list[float]]:
+def _studies(data: Path, method: PaperRow, sets: Sequence[int]) -> list[list[float]]:
     """Accuracy in per cent of the studies' models, (sets, held-out angles)."""
     return [[_of_study(data, method, number, angle) for angle in HELD_OUT] for number in sets]
 
 
-def _of_study(data: Path, method: Method, number: int, held_out: int) -> float:
+def _of_study(data: Path, method: PaperRow, number: int, held_out: int) -> float:
     study = study_of(method)
     told = {"study": study.digest, "set": number, "held_out": held_out}
     path = KEPT / f"study-{method.name}-{number}-{held_out}.json"
@@ -397,7 +397,7 @@ def _of_study(data: Path, method: Method, number: int, held_out: int) -> float:
     return kept
 
 
-def _records(digits: Digits, angle: int) -> Records:
+def _records(digits: TurnedDigits, angle: int) -> Records:
     count = len(digits.labels)
     rows = np.arange(count, dtype=np.int64)
     images = Images(digits.images[angle][:, None].copy())
@@ -407,7 +407,7 @@ def _records(digits: Digits, angle: int) -> Records:
 
 # --- the data ---------------------------------------------------------------------------------------------------------
 @cache
-def read_digits(folder: Path, number: int) -> Digits:
+def read_digits(folder: Path, number: int) -> TurnedDigits:
     """The digits of an index set at all angles, rotated to the nearest pixel as in the published loader."""
     images, labels = idx.read(folder, "train")
     chosen = np.load(folder / "rotated_inds" / f"supervised_inds_{number}.npy")
@@ -417,7 +417,7 @@ def read_digits(folder: Path, number: int) -> Digits:
         )
         for angle in ANGLES
     }
-    return Digits(turned, labels[chosen].astype(np.int64))
+    return TurnedDigits(turned, labels[chosen].astype(np.int64))
 
 
 if __name__ == "__main__":

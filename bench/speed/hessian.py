@@ -21,7 +21,7 @@ import torch
 from torch.nn import functional
 
 from bench import threads
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from silo_agent.learning.heads.sums import second_order_sums
 from silo_agent.learning.outcomes.registry import family_of
 
@@ -33,7 +33,7 @@ AGREEMENT = 1e-10
 
 
 @dataclass(frozen=True)
-class Turn:
+class WayCost:
     """CPU seconds of each way."""
 
     automatic: float
@@ -49,7 +49,7 @@ def main() -> int | str:
     if why := threads.several("hessian"):
         return why
     torch.set_num_threads(1)
-    figures: list[Figure] = []
+    figures: list[Criterion] = []
     details: dict[str, object] = {}
     for (rows, width), wanted in WANTED.items():
         problem = Problem(rows, width, RECORDS)
@@ -101,9 +101,9 @@ class Problem:
         largest = max(float((own - expected).abs().max()) for own in (self.closed(), self.release()))
         return largest / float(expected.abs().max())
 
-    def turn(self) -> Turn:
+    def turn(self) -> WayCost:
         """Each way in turn, the closed forms several times, of which the median counts."""
-        return Turn(
+        return WayCost(
             seconds(self.automatic),
             statistics.median(seconds(self.closed) for _ in range(REPEATS)),
             statistics.median(seconds(self.release) for _ in range(REPEATS)),
@@ -117,7 +117,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def figures_of(name: str, wanted: float, difference: float, turns: list[Turn]) -> list[Figure]:
+def figures_of(name: str, wanted: float, difference: float, turns: list[WayCost]) -> list[Criterion]:
     """The ratio that is judged, that of a whole release, and whether the matrices are equal."""
     automatic, closed = (statistics.median(getattr(turn, way) for turn in turns) for way in ("automatic", "closed"))
     ratio = statistics.median(turn.automatic / turn.closed for turn in turns)
@@ -125,14 +125,14 @@ def figures_of(name: str, wanted: float, difference: float, turns: list[Turn]) -
     least, most = (pick(turn.automatic / turn.closed for turn in turns) for pick in (min, max))
     times = f"{1e3 * automatic:.1f} / {1e3 * closed:.2f} ms"
     return [
-        Figure(
+        Criterion(
             f"{name}: torch.func.hessian / closed form",
             f">= {wanted:g}",
             f"{ratio:.1f} ({times}; turns {least:.0f} to {most:.0f})",
             ratio >= wanted,
         ),
-        Figure(f"{name}: torch.func.hessian / all sums of a release", "shown", f"{release:.1f}", met=True),
-        Figure(f"{name}: largest difference", f"<= {AGREEMENT:g}", f"{difference:.1e}", difference <= AGREEMENT),
+        Criterion(f"{name}: torch.func.hessian / all sums of a release", "shown", f"{release:.1f}", met=True),
+        Criterion(f"{name}: largest difference", f"<= {AGREEMENT:g}", f"{difference:.1e}", difference <= AGREEMENT),
     ]
 
 

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 
 from bench import threads
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from silo_agent.learning.terms.losses.mk_mmd import GAMMAS, coefficients, compare, kernel_weights, power_problem
 
 WANTED = {(64, 64): 3.0, (512, 64): 3.0, (64, 512): 8.0, (512, 512): 8.0}
@@ -68,7 +68,7 @@ def seconds(run: Callable[[], object], repeats: int) -> float:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MmdCost:
     """Of one size: CPU seconds of both sides by turn, of the coefficients, and how far the gradients differ."""
 
     turns: list[tuple[float, float]]
@@ -76,7 +76,7 @@ class Measured:
     difference: float
 
 
-def measure(batch: int, width: int, count: int) -> Measured:
+def measure(batch: int, width: int, count: int) -> MmdCost:
     """The same features at both sides, in turns."""
     generator = torch.Generator().manual_seed(batch + width)
     x = torch.randn(batch, width, generator=generator)
@@ -86,22 +86,22 @@ def measure(batch: int, width: int, count: int) -> Measured:
     sides = partial(by_kernel, x, y), partial(at_once, x, y)
     turns = [(seconds(sides[0], repeats), seconds(sides[1], repeats)) for _ in range(count)]
     alone = partial(coefficients, *power_problem(compare(x, y).statistics()))
-    return Measured(
+    return MmdCost(
         turns,
         statistics.median(seconds(alone, 20) for _ in range(count)),
         float((slow - fast).abs().max() / slow.abs().max()),
     )
 
 
-def figures_of(name: str, wanted: float, measured: Measured) -> list[Figure]:
+def figures_of(name: str, wanted: float, measured: MmdCost) -> list[Criterion]:
     """How many times as fast, and whether both sides agree."""
     ratio = statistics.median(slow / fast for slow, fast in measured.turns)
     slow, fast = (1e3 * statistics.median(turn[side] for turn in measured.turns) for side in (0, 1))
     return [
-        Figure(
+        Criterion(
             f"{name}: times as fast", f">= {wanted:g}", f"{ratio:.1f} ({fast:.1f} of {slow:.1f} ms)", ratio >= wanted
         ),
-        Figure(
+        Criterion(
             f"{name}: gradients differ by",
             f"<= {AGREEMENT:g}",
             f"{measured.difference:.1e}",
@@ -125,7 +125,7 @@ def main() -> int | str:
         for figure in figures_of(f"batch {batch}, width {width}", wanted, measured[batch, width])
     ]
     slowest = 1e3 * max(one.coefficients for one in measured.values())
-    figures.append(Figure("coefficients", f"<= {MILLISECONDS:g} ms", f"{slowest:.2f} ms", slowest <= MILLISECONDS))
+    figures.append(Criterion("coefficients", f"<= {MILLISECONDS:g} ms", f"{slowest:.2f} ms", slowest <= MILLISECONDS))
     return judge("mmd", figures, {str(size): asdict(one) for size, one in measured.items()})
 
 

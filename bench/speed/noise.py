@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from crypto.entropy import SystemEntropy
 from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
@@ -34,7 +34,7 @@ INPUTS, HIDDEN, BATCH, STEPS, TURN = 1_000, (1_400, 400), 64, 100, 10
 
 
 @dataclass(frozen=True)
-class Turn:
+class StepSeconds:
     """Seconds of some steps: on the clock, and of all threads together."""
 
     wall: float
@@ -54,19 +54,19 @@ def main() -> int:
     ratios = [a.wall / b.wall for a, b in zip(turns["noise"], turns["none"], strict=True)]
     ratio = wall["noise"] / wall["none"]
     figures = [
-        Figure(
+        Criterion(
             "one value on one core",
             f"<= {WANTED_NANOSECONDS:g} ns",
             f"{min(nanoseconds):.1f} ns, median {statistics.median(nanoseconds):.1f}",
             min(nanoseconds) <= WANTED_NANOSECONDS,
         ),
-        Figure(
+        Criterion(
             f"{weights:,} weights, batch {BATCH}, {steps} steps: wall time with noise / without",
             f"<= {WANTED_RATIO:g}",
             f"{ratio:.3f} ({wall['noise']:.1f} / {wall['none']:.1f} s); turns' median {statistics.median(ratios):.3f}",
             ratio <= WANTED_RATIO,
         ),
-        Figure(
+        Criterion(
             "the same, CPU time",
             "shown",
             f"{cpu['noise'] / cpu['none']:.3f} ({cpu['noise']:.1f} / {cpu['none']:.1f} s)",
@@ -88,10 +88,10 @@ def sampled() -> float:
     return (time.thread_time() - began) / VALUES * 1e9
 
 
-def trained(steps: int) -> tuple[int, dict[str, list[Turn]]]:
+def trained(steps: int) -> tuple[int, dict[str, list[StepSeconds]]]:
     """Number of weights, and turns with noise and without, one after the other."""
     study, records = _study(), _records()
-    turns: dict[str, list[Turn]] = {"noise": [], "none": []}
+    turns: dict[str, list[StepSeconds]] = {"noise": [], "none": []}
     encoder = build_encoder(study.model, study.data, stochastic=False)
     _train(study, encoder, records, 1, noise=True)
     for turn in range(-(-steps // TURN)):
@@ -102,7 +102,7 @@ def trained(steps: int) -> tuple[int, dict[str, list[Turn]]]:
     return len(flatten(encoder)), turns
 
 
-def _train(study: Study, encoder: Encoder, records: Records, steps: int, *, noise: bool) -> Turn:
+def _train(study: Study, encoder: Encoder, records: Records, steps: int, *, noise: bool) -> StepSeconds:
     plan = study.encoder.model_copy(update={"steps": steps} | ({} if noise else {"noise": 0.0}))
     before, began = _cpu(), time.monotonic()
     train_encoder(
@@ -118,7 +118,7 @@ def _train(study: Study, encoder: Encoder, records: Records, steps: int, *, nois
         mode="local" if noise else "none",
         entropy=SystemEntropy(),
     )
-    return Turn(time.monotonic() - began, _cpu() - before)
+    return StepSeconds(time.monotonic() - began, _cpu() - before)
 
 
 def _cpu() -> float:

@@ -21,7 +21,7 @@ import grpc
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from crypto.pki.authority import issuing, root
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.joining.enrol import enrol
@@ -46,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fedward-revocation-") as folder:
         seconds = measure(Path(folder), runs)
     worst = max(seconds)
-    figures = [Figure(f"slowest of {runs} revocations", f"< {WANTED:g} s", f"{worst:.1f} s", worst < WANTED)]
+    figures = [Criterion(f"slowest of {runs} revocations", f"< {WANTED:g} s", f"{worst:.1f} s", worst < WANTED)]
     return judge("revocation", figures, {"seconds": seconds})
 
 

@@ -21,7 +21,7 @@ import yaml
 from rich.console import Console
 
 from bench.places import OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.federation import Federation
 from deploy.local.folders import empty
 from deploy.local.watching import bars, watch
@@ -102,12 +102,12 @@ def main() -> int:
     down = max(pages.total(silo, "fedward_silo_received_bytes_total", 'kind="sum"') for silo in SILOS) / rounds
     sent = max(pages.total(silo, "fedward_silo_sent_bytes_total") for silo in SILOS)
     figures = [
-        Figure("rounds with the encoder", f"{ROUNDS}", f"{rounds}", rounds == ROUNDS),
-        Figure(
+        Criterion("rounds with the encoder", f"{ROUNDS}", f"{rounds}", rounds == ROUNDS),
+        Criterion(
             "wall time beside training", f"<= {SECONDS:g} s", f"{wall - training:.2f} s", wall - training <= SECONDS
         ),
-        Figure("encoder up, per silo and round", f"<= {MIB:g} MiB", f"{mib(up):.2f} MiB", mib(up) <= MIB),
-        Figure("all sums down, per silo and round", f"<= {MIB:g} MiB", f"{mib(down):.2f} MiB", mib(down) <= MIB),
+        Criterion("encoder up, per silo and round", f"<= {MIB:g} MiB", f"{mib(up):.2f} MiB", mib(up) <= MIB),
+        Criterion("all sums down, per silo and round", f"<= {MIB:g} MiB", f"{mib(down):.2f} MiB", mib(down) <= MIB),
     ]
     console.print(f"{wall:.2f} s in all, {training:.2f} s of it training; {mib(sent):.2f} MiB sent by a silo in all")
     phases: dict[str, float] = {}

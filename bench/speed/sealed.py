@@ -20,7 +20,7 @@ import tenseal
 from numpy.typing import NDArray
 from tenseal import sealapi
 
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from coordinator.sums.aggregation import add_contents
 from crypto.entropy import SystemEntropy
 from crypto.rings import ckks_public
@@ -83,7 +83,7 @@ class Theirs:
         return sum(map(len, sealed)) / len(values), 1e6 * seconds / len(values)
 
 
-def ciphertexts(sample: NDArray[np.int64], their_bytes: float, their_us: float) -> list[Figure]:
+def ciphertexts(sample: NDArray[np.int64], their_bytes: float, their_us: float) -> list[Criterion]:
     """CKKS per value: on the wire, and CPU without and with masks for ten silos."""
     key, ring = CkksKey.create(), ring_of("ckks")
     parts = [sample[at : at + ring.frame_values] for at in range(0, SAMPLE, ring.frame_values)]
@@ -96,7 +96,7 @@ def ciphertexts(sample: NDArray[np.int64], their_bytes: float, their_us: float) 
     ]
 
 
-def heads(rng: np.random.Generator, theirs: Theirs) -> Figure:
+def heads(rng: np.random.Generator, theirs: Theirs) -> Criterion:
     """Hessians of k = 16, two classes, five domains: all that one silo sends in a round."""
     width = REPRESENTATION + 1
     their_kib = sum(len(blob) for _ in range(DOMAINS) for blob in theirs.seal(rng.normal(size=width * width)))
@@ -105,7 +105,7 @@ def heads(rng: np.random.Generator, theirs: Theirs) -> Figure:
     return figure("Hessians k=16, C=1, M=5: kB per silo and round", their_kib / 1000, 40, size / 1000)
 
 
-def encoder(rng: np.random.Generator, their_bytes: float, their_us: float) -> list[Figure]:
+def encoder(rng: np.random.Generator, their_bytes: float, their_us: float) -> list[Criterion]:
     """An encoder of 21 M weights in integers mod 2^32, ten silos."""
     values = rng.integers(-(1 << 21), 1 << 21, ENCODER)
     size, seconds = seal_cost("ring32", values)
@@ -132,7 +132,7 @@ def seal_cost(kind: Kind, values: NDArray[np.int64]) -> tuple[int, float]:
     return sizes[0], seconds
 
 
-def coordinator(theirs: Theirs) -> list[Figure]:
+def coordinator(theirs: Theirs) -> list[Criterion]:
     """Growth of the adding process's peak memory from 1 M to 10 M values, 16 silos."""
     public = theirs.context.serialize(
         save_secret_key=False, save_public_key=False, save_relin_keys=False, save_galois_keys=False
@@ -199,7 +199,7 @@ def add_whole(values: int, folder: Path) -> None:
                 mine += theirs  # noqa: PLW2901  # TenSEAL adds in place
 
 
-def error(rng: np.random.Generator) -> list[Figure]:
+def error(rng: np.random.Generator) -> list[Criterion]:
     """The largest error of 64 silos' sum before rounding, in grid steps, at the largest values; exact afterwards.
 
     The raw error needs SEAL itself: `CkksKey` never gives a decryption that is not rounded.
@@ -236,14 +236,14 @@ def error(rng: np.random.Generator) -> list[Figure]:
     same = np.array_equal(key.decrypt(exact, ckks_public.FRAME_VALUES), values.sum(axis=0))
     name = f"CKKS sum of {SUMMED} silos at +-{limit:.1e} grid steps"
     return [
-        Figure(f"{name}: error before rounding, steps", "< 0.5", f"{worst:.4f} ({half})", worst < 0.5),
-        Figure(f"{name}: after rounding", "exact", "exact" if same else "WRONG", same),
+        Criterion(f"{name}: error before rounding, steps", "< 0.5", f"{worst:.4f} ({half})", worst < 0.5),
+        Criterion(f"{name}: after rounding", "exact", "exact" if same else "WRONG", same),
     ]
 
 
-def figure(name: str, theirs: float, wanted: float, ours: float) -> Figure:
+def figure(name: str, theirs: float, wanted: float, ours: float) -> Criterion:
     """A line with NVFLARE's figure of the same run."""
-    return Figure(name, f"<= {wanted:g}", f"{ours:.3g} (NVFLARE's {theirs:.4g})", ours <= wanted)
+    return Criterion(name, f"<= {wanted:g}", f"{ours:.3g} (NVFLARE's {theirs:.4g})", ours <= wanted)
 
 
 def cpu(work: Callable[[], object], repeats: int = REPEATS) -> float:

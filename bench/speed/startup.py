@@ -19,7 +19,7 @@ import psutil
 import yaml
 
 from bench.speed.round import POLICY, SILOS, STUDY, write_patients
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.federation import Federation
 from deploy.local.processes import script
 from policies.documents.study import Study
@@ -43,7 +43,7 @@ def main() -> int:
     for name, seconds in measured.items():
         wanted = AGENT_SECONDS if name == AGENT else COMMAND_SECONDS
         typical = statistics.median(seconds)
-        figures.append(Figure(name, f"< {wanted:g} CPU s", f"{typical:.2f} CPU s", typical < wanted))
+        figures.append(Criterion(name, f"< {wanted:g} CPU s", f"{typical:.2f} CPU s", typical < wanted))
     return judge("startup", figures, measured)
 
 

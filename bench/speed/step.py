@@ -20,7 +20,7 @@ import torch
 from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from crypto.entropy import SystemEntropy
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
@@ -40,7 +40,7 @@ TURNS = 5
 
 
 @dataclass(frozen=True)
-class Network:
+class TimedNetwork:
     """A network, how large its batches are, and over how many steps a CPU is timed at once."""
 
     batch: int
@@ -51,14 +51,14 @@ class Network:
 
 
 NETWORKS: Final = {
-    "mlp": Network(256, 20, {"hidden": [256, 128], "representation": 32}, inputs=64),
-    "cnn": Network(
+    "mlp": TimedNetwork(256, 20, {"hidden": [256, 128], "representation": 32}, inputs=64),
+    "cnn": TimedNetwork(
         64,
         10,
         {"encoder": "cnn", "channels": [16, 32], "hidden": [], "representation": 32},
         image={"column": "scan", "channels": 1, "height": 28, "width": 28},
     ),
-    "resnet18": Network(
+    "resnet18": TimedNetwork(
         16,
         1,
         {"encoder": "resnet18", "hidden": [], "representation": 32},
@@ -85,7 +85,7 @@ def main() -> int:
     arguments.add_argument("--steps", type=int, help="timed at once; by default 20 on a GPU, on a CPU by network")
     arguments.add_argument("--only", choices=list(NETWORKS), action="append", help="one network; may be repeated")
     given = arguments.parse_args()
-    figures: list[Figure] = []
+    figures: list[Criterion] = []
     details: dict[str, Any] = {"device": given.device, "threads": torch.get_num_threads()}
     for name in given.only or NETWORKS:
         usual = GPU_STEPS if given.device.startswith("cuda") else NETWORKS[name].steps
@@ -97,18 +97,20 @@ def main() -> int:
         weights = sum(one.numel() for one in scene(NETWORKS[name], given.device).encoder.parameters())
         title = f"{name}, {weights:,} weights, batch {NETWORKS[name].batch}, {given.device}"
         figures.append(
-            Figure(f"{title}: with noise / without", f"<= {WANTED_RATIO:g}", f"{ratio:.2f}", met=ratio <= WANTED_RATIO)
+            Criterion(
+                f"{title}: with noise / without", f"<= {WANTED_RATIO:g}", f"{ratio:.2f}", met=ratio <= WANTED_RATIO
+            )
         )
         figures += [
-            Figure(f"{name}: {way}", "shown", f"{1000 * seconds_:.1f} ms a step", met=True)
+            Criterion(f"{name}: {way}", "shown", f"{1000 * seconds_:.1f} ms a step", met=True)
             for way, seconds_ in least.items()
         ]
     if not given.device.startswith("cuda"):
-        figures.append(Figure("on a GPU", "shown", "not run: no CUDA device was chosen", met=True))
+        figures.append(Criterion("on a GPU", "shown", "not run: no CUDA device was chosen", met=True))
     return judge("step", figures, details)
 
 
-def measured(network: Network, device: str, steps: int) -> dict[str, list[float]]:
+def measured(network: TimedNetwork, device: str, steps: int) -> dict[str, list[float]]:
     """Seconds of a step, each way, in turns. What is made once (the examination of a chunk) is made before."""
     own = scene(network, device)
     ways: dict[str, Callable[[int], None]] = {
@@ -199,7 +201,7 @@ def _settle(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def scene(network: Network, device: str) -> Scene:
+def scene(network: TimedNetwork, device: str) -> Scene:
     """A study with this network and one batch of made-up records, all of whom take part in every step."""
     features = [{"kind": "number", "column": f"x{i}", "minimum": -1, "maximum": 1} for i in range(network.inputs)]
     data = {
@@ -235,7 +237,7 @@ def scene(network: Network, device: str) -> Scene:
     return Scene(study, encoder, _records(network), heads, device)
 
 
-def _records(network: Network) -> Records:
+def _records(network: TimedNetwork) -> Records:
     count, rng = network.batch, np.random.default_rng(1)
     images = None
     if network.image is not None:

@@ -80,13 +80,13 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class RoundStopped:
     """The operator or a fault of the coordinator stops the round."""
 
     reason: str
 
 
-Event = Answered | Uploaded | Added | Confirmed | Complained | Restarted | Returned | Revoked | Passed | Stopped
+Event = Answered | Uploaded | Added | Confirmed | Complained | Restarted | Returned | Revoked | Passed | RoundStopped
 
 
 # --- effects --------------------------------------------------------------------------------------------------------

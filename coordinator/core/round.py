@@ -6,7 +6,7 @@ gather on once for every tensor.
 
 `MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
 comes in as an argument. An event that repeats an earlier one changes nothing. An event that is out of turn raises
-`OutOfTurnError` and changes nothing. The first effect of every change is `Persist`: the shell stores before it sends.
+`WrongPhaseError` and changes nothing. The first effect of every change is `Persist`: the shell stores before it sends.
 
 From the exchange on, a silo that is late or has lost its keys is set aside for the rest of the attempt, if at least
 `Round.threshold` others stay (docs/design/sums.md, "Dropouts"). Anything that it sends then is out of
@@ -46,7 +46,7 @@ from coordinator.core.events import (
     Restarted,
     Returned,
     Revoked,
-    Stopped,
+    RoundStopped,
     Uploaded,
 )
 from coordinator.core.phases import Outcome, abort, acted, complain, end, enter, lose, rostered
@@ -64,11 +64,11 @@ from coordinator.core.state import (
     Examined,
     Listed,
     Objection,
+    OfferedKeys,
     Phase,
     Refusal,
     Round,
     Seat,
-    Shown,
     Stated,
 )
 from coordinator.errors import CoordinatorError
@@ -85,16 +85,16 @@ DATA_SECONDS: Final = 60.0
 """Pause until such a silo is asked again."""
 
 
-class OutOfTurnError(CoordinatorError):
+class WrongPhaseError(CoordinatorError):
     """The event does not fit the phase. Nothing changed."""
 
 
 def step(state: Round, event: Event, now: float) -> Outcome:
-    """Return the next state and what the shell must do, in order. Raises `OutOfTurnError`."""
+    """Return the next state and what the shell must do, in order. Raises `WrongPhaseError`."""
     move = MOVES.get((state.phase, type(event)))
     if move is None:
         msg = f"{type(event).__name__} does not fit the phase {state.phase}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     after, effects = move(state, event, now)
     return (state, []) if after == state else (after, [Persist(), *effects])
 
@@ -108,7 +108,7 @@ def _answered(state: Round, event: Answered, now: float) -> Outcome:
     silo, answer = event.silo, event.answer
     if silo not in state.invited:
         msg = f"{silo} is not invited to this attempt"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     if silo not in state.unanswered:
         return state, []
     if answer.refusal == NO_DATA:
@@ -131,7 +131,7 @@ def _owner(state: Round, member: Member) -> str:
     Others see a silo's keys in a roster, so the silo has offered them before. No honest silo goes on in a roster in
     which two have one key, and it could not say which of the two has copied.
     """
-    mine = Shown.by(member)
+    mine = OfferedKeys.by(member)
     return next((one.silo for one in state.all_shown if mine.is_of(one)), "")
 
 
@@ -207,7 +207,7 @@ def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
     header, wanted = event.header, RELAYED[state.phase]
     if header.kind != wanted or header.silo != state.actor:
         msg = f"the phase {state.phase} waits for {state.actor}'s {wanted}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     return enter(_noted(state, header), _FETCHED_IN[state.phase], now), []
 
 
@@ -216,7 +216,7 @@ def _collected(state: Round, event: Uploaded, now: float) -> Outcome:
     header, wanted = event.header, COLLECTED[state.phase]
     if header.kind != wanted or header.tensor is not state.tensor or header.silo not in state.present:
         msg = f"the phase {state.phase} waits for the {wanted} of the present silos"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     if header.silo in state.done:
         return state, []
     if header.kind == Note.REVEAL:
@@ -228,7 +228,7 @@ def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
     header = event.header
     if header.kind not in RINGS or header.tensor is not state.tensor or header.silo not in state.present:
         msg = f"the phase {state.phase} gathers {state.tensor} from the participants"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     if header.silo not in state.done:
         state = _with_upload(state, event)
     return acted(state, header.silo, now)
@@ -255,10 +255,10 @@ def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
     silo, confirm = event.silo, event.confirm
     if silo not in state.present:
         msg = f"{silo} is not in the roster, or was set aside in this attempt"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     if not confirm.dispute:
         msg = f"the phase {state.phase} does not wait for {confirm.task}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     return complain(_dropped(state, silo), silo, _words(silo, confirm), now)
 
 
@@ -282,7 +282,7 @@ def _complained(state: Round, event: Complained, now: float) -> Outcome:
     due = confirm.task is COMPLAINED[state.phase] and silo in state.asked
     if not due or confirm.culprit not in state.names or confirm.culprit == silo:
         msg = f"{silo} has nothing to complain about in the phase {state.phase}"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     # Nobody can examine a note that is not there, whatever evidence comes with the complaint.
     there = any(part.kind == Note.SHARES and part.silo == confirm.culprit for part in state.parts)
     if not (event.liar and there):
@@ -298,7 +298,7 @@ def _examined(state: Round, event: Confirmed, now: float) -> Outcome:
     """Take what a silo finds that examines a complaint, or that it cannot. The two themselves have no say."""
     if event.silo not in state.concerned or event.confirm.task is not Task.EXAMINE:
         msg = f"the phase {state.phase} waits for what others find who examine the complaint"
-        raise OutOfTurnError(msg)
+        raise WrongPhaseError(msg)
     return _confirmed(state, event, now)
 
 
@@ -433,7 +433,7 @@ def _unheard(state: Round, event: Revoked, now: float) -> Outcome:
     return (state, []) if state.waiting_for else end(state, now)
 
 
-def _stopped(state: Round, event: Stopped, now: float) -> Outcome:
+def _stopped(state: Round, event: RoundStopped, now: float) -> Outcome:
     return abort(state, event.reason, now)
 
 
@@ -456,7 +456,7 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),
     **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),
     **dict.fromkeys(((phase, Revoked) for phase in _LIVE if phase not in (Phase.OFFER, Phase.WAIT)), _revoked),
-    **dict.fromkeys(((phase, Stopped) for phase in _LIVE), _stopped),
+    **dict.fromkeys(((phase, RoundStopped) for phase in _LIVE), _stopped),
     **dict.fromkeys(((phase, Restarted) for phase in ENDING), _nothing),
     **dict.fromkeys(((phase, Passed) for phase in ENDING), _heard),
     **dict.fromkeys(((phase, Revoked) for phase in ENDING), _unheard),

@@ -12,7 +12,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final, Self
 
-from crypto.secagg.spoilt import Spoilt as Statement
+from crypto.secagg.spoilt import SpoiltStatement
 from protos.messages import Complaint, Member, Part, Place, Signature, Spoilt, Tensor, Upload, Void
 from protos.steps import MADE_BY_ACTOR, STEPS, SUM, Note, Step, Task, Who
 
@@ -108,7 +108,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Shown:
+class OfferedKeys:
     """SHA-256 of the two keys that a silo has offered last, lowercase hex. All of a roster have seen its keys."""
 
     silo: str
@@ -262,7 +262,7 @@ class Round:
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[OfferedKeys, ...] = ()
     """The keys that each silo has offered last in earlier attempts of the study, by name."""
     seats: tuple[Seat, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -321,9 +321,9 @@ class Round:
         return tuple(seat.member for seat in self.seats)
 
     @property
-    def all_shown(self) -> tuple[Shown, ...]:
+    def all_shown(self) -> tuple[OfferedKeys, ...]:
         """The keys that each silo has offered last, in this attempt too, by name."""
-        known = {one.silo: one for one in (*self.shown, *map(Shown.by, self.members))}
+        known = {one.silo: one for one in (*self.shown, *map(OfferedKeys.by, self.members))}
         return tuple(known[silo] for silo in sorted(known))
 
     @property
@@ -428,11 +428,11 @@ class Round:
         sent = [one for one in self.uploads if one.part.kind == Note.REVEAL]
         return tuple(one for one in sent if one.part.silo in self.survivors)
 
-    def statement(self, culprit: str) -> Statement:
+    def statement(self, culprit: str) -> SpoiltStatement:
         """Return what a silo states that refused the current sum."""
         place, total = self.place, next(part.sha256 for part in self.parts if part.kind == SUM)
         tensor = str(self.tensors[self.cursor])
-        return Statement(place.study, place.round, place.attempt, tensor, self.survivors, total, culprit)
+        return SpoiltStatement(place.study, place.round, place.attempt, tensor, self.survivors, total, culprit)
 
     @property
     def possible(self) -> bool:

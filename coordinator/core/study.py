@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from coordinator.core import missed, slowness
 from coordinator.core.blame import Lists, Verdict, judge, known
-from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, Stopped
+from coordinator.core.events import Effect, Event, Passed, Persist, Restarted, RoundStopped
 from coordinator.core.missed import Missed
 from coordinator.core.round import open_round, step
 from coordinator.core.slowness import Slowness
@@ -55,7 +55,7 @@ class StudyStateError(CoordinatorError):
 
 
 @dataclass(frozen=True)
-class Silo:
+class InvitedSilo:
     """One invited silo. `why` says why it left and is empty while it takes part. `away` is true while it is silent."""
 
     name: str
@@ -85,7 +85,7 @@ class Progress:
     """State of one study."""
 
     script: Script
-    silos: tuple[Silo, ...]
+    silos: tuple[InvitedSilo, ...]
     life: Life = Life.CREATED
     round: Round | None = None
     why: str = ""
@@ -153,7 +153,7 @@ Outcome = tuple[Progress, list[Effect]]
 
 def create(script: Script) -> Progress:
     """Return a study that nobody has been asked to join yet."""
-    return Progress(script, tuple(Silo(name) for name in script.silos))
+    return Progress(script, tuple(InvitedSilo(name) for name in script.silos))
 
 
 def planned(state: Progress, tensors: tuple[tuple[Tensor, ...], ...]) -> Progress:
@@ -259,7 +259,7 @@ def expire(state: Progress, now: float) -> Outcome:
     stayed_away = f"did not come back within {missed.LISTED_DAYS} days"
     why = f"away: it is in a list that was given out in round {round_.place.round}, and {stayed_away}"
     silos = tuple(replace(one, why=one.why or why) if one.name in gone else one for one in state.silos)
-    round_, effects = step(round_, Stopped(f"{', '.join(gone)} {stayed_away}"), now)
+    round_, effects = step(round_, RoundStopped(f"{', '.join(gone)} {stayed_away}"), now)
     return _in_tune(_timed(_after_abort(replace(state, silos=silos, round=round_), round_, now), now)), effects
 
 
@@ -270,12 +270,12 @@ def abort(state: Progress, reason: str, now: float) -> Outcome:
         raise StudyStateError(msg)
     if state.round is None:
         return replace(state, life=Life.ABORTED, why=reason), [Persist()]
-    round_, effects = step(state.round, Stopped(reason), state.clock(now))
+    round_, effects = step(state.round, RoundStopped(reason), state.clock(now))
     return replace(state, life=Life.ABORTED, why=reason, round=round_), effects
 
 
 def advance(state: Progress, event: Event, now: float) -> Outcome:
-    """Hand an event to the current round, and go on to the next round if it is over. Raises `OutOfTurnError`."""
+    """Hand an event to the current round, and go on to the next round if it is over. Raises `WrongPhaseError`."""
     if state.round is None or state.life not in LIVE:
         msg = f"the study is {state.life}"
         raise StudyStateError(msg)

@@ -69,7 +69,7 @@ def passed_over(state: Round) -> Round:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VouchVerdict:
     """What those say who hold the model that was shared."""
 
     false: tuple[str, ...]
@@ -78,11 +78,11 @@ class Verdict:
     """They say that it is."""
 
 
-def verdict(state: Round) -> Verdict:
+def verdict(state: Round) -> VouchVerdict:
     """Return the verdict once the judges have been heard. Raises ValueError in any other phase."""
     if state.phase is not Phase.JUDGE:
         msg = f"nobody judges a note in the phase {state.phase}"
         raise ValueError(msg)
     said = {one.silo: one.dispute for one in state.objections}
     false = tuple(sorted(name for name, dispute in said.items() if dispute == FALSE_MODEL))
-    return Verdict(false, tuple(sorted(state.done.difference(said))))
+    return VouchVerdict(false, tuple(sorted(state.done.difference(said))))

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 import structlog
 
 from coordinator.door.log_limit import LogLimit
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 
 log = structlog.get_logger()
 PROOF_SECONDS = 15.0
@@ -59,7 +59,7 @@ class _Connection:
 class Connections:
     """The connections of one port."""
 
-    def __init__(self, port: int, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, port: int, metrics: CoordinatorMetrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._port, self._metrics, self._clock = port, metrics, clock
         self._open: dict[int, _Connection] = {}
         self._files: dict[int, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from coordinator.door.log_limit import LogLimit
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from protos.core_log import CoreLine
 
 log = structlog.get_logger()
@@ -14,7 +14,7 @@ log = structlog.get_logger()
 class CoreLog:
     """Logs the lines, few in a minute, and counts all failed handshakes."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: CoordinatorMetrics) -> None:
         self._metrics, self._log_limit = metrics, LogLimit()
 
     def tell(self, line: CoreLine) -> None:

@@ -29,7 +29,7 @@ from coordinator.door.callers import UNKNOWN, RememberingTrust, certificate_of, 
 from coordinator.door.connections import Connections
 from coordinator.door.log_limit import LogLimit
 from coordinator.door.seats import Seats
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from crypto.errors import CertificateError
 
 log = structlog.get_logger()
@@ -87,7 +87,7 @@ class Guard:
         self,
         trust: RememberingTrust,
         connections: Connections,
-        metrics: Metrics,
+        metrics: CoordinatorMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trust, self._connections, self._metrics, self._clock = trust, connections, metrics, clock

@@ -17,7 +17,7 @@ from crypto.secagg.survivors import signers
 
 
 @dataclass(frozen=True)
-class Spoilt:
+class SpoiltStatement:
     """What a silo states: it refused this sum, whose bytes are the total of the uploads that these silos signed."""
 
     study: str

@@ -42,7 +42,7 @@ from crypto.secagg.dealt.bundles import (
 from crypto.secagg.dealt.bundles import bound as _bound
 from crypto.secagg.dealt.bundles import commit as _commit
 from crypto.secagg.dealt.bundles import commit_pair as _commit_pair
-from crypto.secagg.dealt.complaints import Complaint
+from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys
@@ -213,7 +213,7 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
 
 
 def examine(  # noqa: PLR0917  # a complaint, and what it is about
-    complaint: Complaint, blob: bytes, tensors: Iterable[str], roster: Roster, threshold: int, trust: Trust
+    complaint: ShareComplaint, blob: bytes, tensors: Iterable[str], roster: Roster, threshold: int, trust: Trust
 ) -> str:
     """Return who lied, a silo that complains about its shares in this note or the note's owner.
 

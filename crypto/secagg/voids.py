@@ -1,9 +1,9 @@
 """The statement with which silos close a sum that was never opened, so that its round goes on with others.
 
-Guarantees: T silos that signed a `Void` have revealed nothing for a tensor in the attempts up to `through`, and never
-will. T silos are needed to open a sum, and 2T > N + t, so a sum of these attempts was not opened and never will be. A
-list that was signed there binds nobody any more (docs/design/sums.md, "Voided lists"). The silo's durable store makes
-sure that who has revealed does not sign, and that who has signed does not reveal.
+Guarantees: T silos that signed a `VoidPromise` have revealed nothing for a tensor in the attempts up to `through`, and
+never will. T silos are needed to open a sum, and 2T > N + t, so a sum of these attempts was not opened and never will
+be. A list that was signed there binds nobody any more (docs/design/sums.md, "Voided lists"). The silo's durable store
+makes sure that who has revealed does not sign, and that who has signed does not reveal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crypto.secagg.survivors import signers
 
 
 @dataclass(frozen=True)
-class Void:
+class VoidPromise:
     """What a silo promises: it has revealed nothing for this tensor in the attempts up to `through`, and never will."""
 
     study: str

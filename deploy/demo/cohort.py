@@ -108,7 +108,7 @@ _PROJECTIONS: Final = 6
 
 
 @dataclass(frozen=True)
-class Cohort:
+class CohortFiles:
     """Where the files lie: one of every site (in the order of `SITE_PATIENTS`), one test file of every group."""
 
     sites: tuple[Path, ...]
@@ -207,7 +207,7 @@ def _intercept(logits: Array, prevalence: float) -> float:
     return (low + high) / 2
 
 
-def generate(folder: Path, seed: int, *, law: LawName = "linear", times: int = 1) -> Cohort:
+def generate(folder: Path, seed: int, *, law: LawName = "linear", times: int = 1) -> CohortFiles:
     """Write `site-1.csv` to `site-6.csv` and `public-test-<group>.csv` into `folder`, which is created.
 
     Every site has `times` as many patients as `SITE_PATIENTS` says. The test patients are drawn from the same laws,
@@ -229,7 +229,7 @@ def generate(folder: Path, seed: int, *, law: LawName = "linear", times: int = 1
         groups = np.full(TEST_PATIENTS, group)
         _write(path, _rows(drawn, rng, groups, np.ones(TEST_PATIENTS, dtype=np.int64), f"T{group + 1}"))
         tests[name] = path
-    return Cohort(tuple(sites), tests, sum(SITE_PATIENTS) * times)
+    return CohortFiles(tuple(sites), tests, sum(SITE_PATIENTS) * times)
 
 
 def _rows(
@@ -244,7 +244,7 @@ def _rows(
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Seen:
+class MeasuredRecords:
     """Records (n,): whose they are, their outcome, `measured` (21, n) in the columns' units, the device's place."""
 
     patients: npt.NDArray[np.int64]
@@ -255,7 +255,7 @@ class Seen:
 
 def seen_by_record(
     law: OutcomeLaw, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64]
-) -> Seen:
+) -> MeasuredRecords:
     """Records of patients of these groups (p,) with so many visits (p,)."""
     scores, labels = np.zeros((len(groups), FEATURES)), np.zeros(len(groups), dtype=np.int64)
     for group in np.unique(groups):
@@ -265,7 +265,7 @@ def seen_by_record(
     patient = np.repeat(np.arange(len(groups)), visits)
     seen = scores[patient] + _VISIT_NOISE * rng.normal(size=(len(patient), FEATURES))
     values = tuple(column.measure(seen[:, j]) for j, column in enumerate(MEASUREMENTS))
-    return Seen(patient, labels[patient], values, np.searchsorted(_OXYGEN_STEPS, seen[:, -1]))
+    return MeasuredRecords(patient, labels[patient], values, np.searchsorted(_OXYGEN_STEPS, seen[:, -1]))
 
 
 def _write(path: Path, rows: Iterator[list[str]]) -> None:

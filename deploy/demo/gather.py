@@ -11,13 +11,13 @@ from typing import Any
 
 from deploy.demo.recount import recount
 from deploy.demo.report_data import (
-    Interval,
+    NoisedFigure,
     PersonalResult,
-    Phase,
     RoundBytes,
     SealedDomain,
     SiloBudget,
     TensorBytes,
+    WorkSeconds,
 )
 from deploy.local import ledgers
 from deploy.local.federation import Federation
@@ -65,10 +65,10 @@ def sealed_results(federation: Federation) -> tuple[SealedDomain, ...]:
 def sealed_domain(result: Mapping[str, Any]) -> SealedDomain:
     """One domain of `results.json`."""
 
-    def interval(name: str) -> Interval | None:
+    def interval(name: str) -> NoisedFigure | None:
         estimate = result[name]
         known = estimate is not None and estimate["value"] is not None
-        return Interval(estimate["value"], estimate["low"], estimate["high"]) if known else None
+        return NoisedFigure(estimate["value"], estimate["low"], estimate["high"]) if known else None
 
     return SealedDomain(
         interval("patients"),
@@ -108,12 +108,12 @@ def rounds(status: StudyStatus) -> tuple[RoundBytes, ...]:
     return tuple(RoundBytes(number, max(sent[number].values()), fetched[number]) for number in sorted(sent))
 
 
-def phases(status: StudyStatus) -> tuple[Phase, ...]:
+def phases(status: StudyStatus) -> tuple[WorkSeconds, ...]:
     """Where the time went."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for time in status.times:
         seconds[PHASES.get(time.phase, time.phase)] += time.seconds
-    return tuple(Phase(name, spent) for name, spent in seconds.items())
+    return tuple(WorkSeconds(name, spent) for name, spent in seconds.items())
 
 
 def evaluations(federation: Federation, data: Path) -> dict[str, dict[str, Any]]:

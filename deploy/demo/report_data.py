@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodRow:
     """AUC per domain of one way to make a model, on the public test patients.
 
     `auc` is in the order of the domains. Where several models share the row (one of every hospital), `auc` is their
@@ -36,7 +36,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Interval:
+class NoisedFigure:
     """A figure read from sealed, noised sums, with its 95 % interval (noise and sampling)."""
 
     value: float
@@ -52,12 +52,12 @@ class SealedDomain:
     `expected_observed` the predictions' sum over the outcomes'.
     """
 
-    patients: Interval | None
-    auc: Interval | None
-    accuracy: Interval | None
-    balanced_accuracy: Interval | None
-    calibration: Interval | None
-    expected_observed: Interval | None
+    patients: NoisedFigure | None
+    auc: NoisedFigure | None
+    accuracy: NoisedFigure | None
+    balanced_accuracy: NoisedFigure | None
+    calibration: NoisedFigure | None
+    expected_observed: NoisedFigure | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class RoundBytes:
 
 
 @dataclass(frozen=True)
-class Phase:
+class WorkSeconds:
     """Seconds of wall-clock time that one kind of work took in the whole study."""
 
     name: str
@@ -132,12 +132,12 @@ class ReportData:
     budgets: tuple[SiloBudget, ...]
     seconds: float
     """Wall-clock time of the study, from the first offer to the last opening."""
-    methods: tuple[Method, ...] = ()
+    methods: tuple[MethodRow, ...] = ()
     """FedWard first."""
     sealed: tuple[SealedDomain, ...] = ()
     uploads: tuple[TensorBytes, ...] = ()
     rounds: tuple[RoundBytes, ...] = ()
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[WorkSeconds, ...] = ()
     personal: tuple[PersonalResult, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     synthetic: bool = True

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.demo import baselines, cohort, gather, report
-from deploy.demo.report_data import Method, PersonalResult, ReportData
+from deploy.demo.report_data import MethodRow, PersonalResult, ReportData
 from deploy.demo.sources import DemoSource, load_source
 from deploy.local.federation import Federation
 from deploy.local.folders import empty
@@ -95,7 +95,7 @@ class Demo:
         with stage(progress, "ledgers and results"):
             budgets = gather.budgets(federation)
             sealed = gather.sealed_results(federation)
-        methods: tuple[Method, ...] = ()
+        methods: tuple[MethodRow, ...] = ()
         personal: tuple[PersonalResult, ...] = ()
         if self._tests:
             with stage(progress, "public test patients"):
@@ -106,7 +106,7 @@ class Demo:
             spent = max(budget.spent for budget in budgets)
             with stage(progress, "FedAvg and hospitals alone"):
                 compared = self._compare(federation.data, spent)
-            methods = (Method("FedWard", "a head per domain, sealed", shared, spent), *compared)
+            methods = (MethodRow("FedWard", "a head per domain, sealed", shared, spent), *compared)
         return ReportData(
             title=self._source.title,
             purpose=study.purpose,
@@ -129,7 +129,7 @@ class Demo:
             synthetic=not self._source.files,
         )
 
-    def _compare(self, files: Mapping[str, Path], target: float) -> tuple[Method, ...]:
+    def _compare(self, files: Mapping[str, Path], target: float) -> tuple[MethodRow, ...]:
         """FedAvg with DP-SGD at the same epsilon, and every hospital alone without privacy, on the same records."""
         study = self._source.study
         training = [training_records(self._source, silo, file) for silo, file in files.items()]
@@ -140,8 +140,8 @@ class Demo:
             (float(low), float(high)) for low, high in zip(alone.min(axis=0), alone.max(axis=0), strict=True)
         )
         return (
-            Method("FedAvg with DP-SGD", "a head per domain, noise at every silo", average.auc, average.epsilon),
-            Method(
+            MethodRow("FedAvg with DP-SGD", "a head per domain, noise at every silo", average.auc, average.epsilon),
+            MethodRow(
                 "hospitals alone", "mean of the hospitals, no privacy", tuple(np.mean(alone, axis=0)), spread=spread
             ),
         )

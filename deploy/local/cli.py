@@ -18,7 +18,7 @@ from coordinator.errors import OperatorError
 from deploy.local.dry_round import dry_round
 from deploy.local.federation import Federation
 from deploy.local.folders import begin, find_data
-from deploy.local.ledgers import Budget, budgets
+from deploy.local.ledgers import SpentBudget, budgets
 from deploy.local.processes import FederationError
 from deploy.local.silo_policies import read_policies
 from deploy.local.simulate.command import simulate
@@ -94,7 +94,7 @@ def dry_round_command(
     typer.echo(f"{ran.rounds} rounds of {ran.silos} silos with made-up records in {ran.seconds:.0f} s")
 
 
-def shown(found: Sequence[Budget]) -> Table:
+def shown(found: Sequence[SpentBudget]) -> Table:
     """A table of every silo's budget and what is spent of it."""
     title = f"Epsilon at delta {found[0].delta:g}"
     table = Table("silo", "spent", "budget", "left", title=title, title_justify="left")

@@ -33,7 +33,7 @@ _PAUSE: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Ran:
+class DryRoundResult:
     """A dry round that succeeded: how many silos it had, how many rounds they finished, and how long that took."""
 
     silos: int
@@ -41,7 +41,7 @@ class Ran:
     seconds: float
 
 
-def dry_round(study: Study, silo: str, *, device: str, limit: float) -> Ran:
+def dry_round(study: Study, silo: str, *, device: str, limit: float) -> DryRoundResult:
     """Start throw-away parties on loopback and let them finish the study's first rounds.
 
     Args:
@@ -67,7 +67,7 @@ def dry_round(study: Study, silo: str, *, device: str, limit: float) -> Ran:
         with federation:
             federation.begin()
             _await(federation, rounds, time.monotonic() + limit)
-    return Ran(len(dry.silos), rounds, time.monotonic() - began)
+    return DryRoundResult(len(dry.silos), rounds, time.monotonic() - began)
 
 
 def smaller(study: Study, silo: str) -> Study:

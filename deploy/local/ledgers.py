@@ -12,7 +12,7 @@ from policies.ledger.chain import UNBOUNDED
 
 
 @dataclass(frozen=True)
-class Budget:
+class SpentBudget:
     """The budget of one silo, and what is spent of it."""
 
     silo: str
@@ -22,12 +22,12 @@ class Budget:
     delta: float
 
 
-def budgets(federation: Federation) -> tuple[Budget, ...]:
+def budgets(federation: Federation) -> tuple[SpentBudget, ...]:
     """Every silo's budget and what is spent of it. Raises `FederationError`."""
     return tuple(_budget(federation, silo) for silo in federation.data)
 
 
-def _budget(federation: Federation, silo: str) -> Budget:
+def _budget(federation: Federation, silo: str) -> SpentBudget:
     ledger = json.loads(run("fedward-silo", "ledger", "show", "--json", "-c", federation.config(silo)))
     spent = math.inf if ledger["spent"] == UNBOUNDED else float(ledger["spent"])
-    return Budget(silo, spent, ledger["budget"], ledger["delta"])
+    return SpentBudget(silo, spent, ledger["budget"], ledger["delta"])

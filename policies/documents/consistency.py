@@ -31,7 +31,7 @@ _ROUNDED: Final = 0.01
 
 
 @dataclass(frozen=True)
-class Fault:
+class BrokenRule:
     """A rule that a study breaks.
 
     Attributes:
@@ -43,7 +43,7 @@ class Fault:
     text: str
 
 
-def faults(study: StudyFields) -> tuple[Fault, ...]:
+def faults(study: StudyFields) -> tuple[BrokenRule, ...]:
     """Every fault of the study, in the order of the document."""
     found = [fault for subject in _SUBJECTS for fault in subject(study)]
     return tuple(sorted(found, key=lambda fault: _place(study, fault.field)))
@@ -61,18 +61,18 @@ def _place(study: StudyFields, field: str) -> tuple[int, ...]:
     return tuple(place)
 
 
-def _if(broken: bool, field: str, text: str) -> Iterator[Fault]:  # noqa: FBT001 - a condition is what it is given
+def _if(broken: bool, field: str, text: str) -> Iterator[BrokenRule]:  # noqa: FBT001 - a condition is what it is given
     if broken:
-        yield Fault(field, text)
+        yield BrokenRule(field, text)
 
 
-def _but(field: str, subject: str, rules: Iterable[tuple[bool, str]]) -> Iterator[Fault]:
+def _but(field: str, subject: str, rules: Iterable[tuple[bool, str]]) -> Iterator[BrokenRule]:
     """One sentence of all that the study has and one field rules out."""
     found = [text for broken, text in rules if broken]
     yield from _if(bool(found), field, f"{subject}{'; '.join(found)}")
 
 
-def _silos(study: StudyFields) -> Iterator[Fault]:
+def _silos(study: StudyFields) -> Iterator[BrokenRule]:
     colluders = study.privacy.colluders
     yield from _if(len(set(study.silos)) != len(study.silos), "silos", "a silo is listed twice")
     yield from _if(
@@ -82,7 +82,7 @@ def _silos(study: StudyFields) -> Iterator[Fault]:
     )
     if colluders >= study.min_silos:
         text = f"privacy.colluders {colluders} leaves no honest silo among min_silos {study.min_silos}"
-        yield Fault("privacy.colluders", text)
+        yield BrokenRule("privacy.colluders", text)
     else:
         yield from _if(
             study.privacy.mode == "distributed" and study.min_silos - 1 - colluders < 1,
@@ -91,7 +91,7 @@ def _silos(study: StudyFields) -> Iterator[Fault]:
         )
 
 
-def _pace(study: StudyFields) -> Iterator[Fault]:
+def _pace(study: StudyFields) -> Iterator[BrokenRule]:
     yield from _if(
         study.pace == "padded" and study.pace_seconds >= min(study.deadlines.offer, study.deadlines.train),
         "pace_seconds",
@@ -99,7 +99,7 @@ def _pace(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-def _outcome(study: StudyFields) -> Iterator[Fault]:
+def _outcome(study: StudyFields) -> Iterator[BrokenRule]:
     label, evaluation = study.data.label, study.evaluation
     number = label.number is not None
     known, kind = (OF_NUMBERS, "a number") if number else (OF_CLASSES, "classes")
@@ -146,7 +146,7 @@ def _outcome(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-def _expected(study: StudyFields) -> Iterator[Fault]:
+def _expected(study: StudyFields) -> Iterator[BrokenRule]:
     expected, domains = study.expected, len(study.data.domains)
     if expected is None:
         return
@@ -168,13 +168,13 @@ def _expected(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-def _model(study: StudyFields) -> Iterator[Fault]:
+def _model(study: StudyFields) -> Iterator[BrokenRule]:
     image, encoder = study.data.image, study.model.encoder
     if (image is None) != (encoder in {"mlp", "raw", "linear"}):
         text = (
             f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp, raw and linear none"
         )
-        yield Fault("model.encoder", text)
+        yield BrokenRule("model.encoder", text)
     elif encoder == "raw":
         yield from _raw(study)
     elif encoder == "linear":
@@ -197,7 +197,7 @@ def _model(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-def _raw(study: StudyFields) -> Iterator[Fault]:
+def _raw(study: StudyFields) -> Iterator[BrokenRule]:
     inputs, model, encoder, personal = study.data.inputs, study.model, study.encoder, study.personal
     rules = (
         (
@@ -220,7 +220,7 @@ def _raw(study: StudyFields) -> Iterator[Fault]:
     yield from _but("model.encoder", f"model.encoder raw has no network for the {inputs} inputs, but ", rules)
 
 
-def _linear_encoder(study: StudyFields) -> Iterator[Fault]:
+def _linear_encoder(study: StudyFields) -> Iterator[BrokenRule]:
     model = study.model
     rules = (
         (
@@ -238,7 +238,7 @@ def _linear_encoder(study: StudyFields) -> Iterator[Fault]:
     yield from _but("model.encoder", "model.encoder linear is one matrix, but ", rules)
 
 
-def _beside(study: StudyFields) -> Iterator[Fault]:
+def _beside(study: StudyFields) -> Iterator[BrokenRule]:
     model, reads = study.model, study.head_inputs
     if not (model.skip or model.random_features):
         return
@@ -273,7 +273,7 @@ def _beside(study: StudyFields) -> Iterator[Fault]:
     yield from _but("model.skip" if model.skip else "model.random_features", "", rules)
 
 
-def _personal(study: StudyFields) -> Iterator[Fault]:
+def _personal(study: StudyFields) -> Iterator[BrokenRule]:
     plan, model = study.personal, study.model
     if plan is None:
         return
@@ -296,7 +296,7 @@ def _personal(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-def _recipe(study: StudyFields) -> Iterator[Fault]:
+def _recipe(study: StudyFields) -> Iterator[BrokenRule]:
     """What a recipe has no room for, and what it lives by. `_algorithm_2` has what is feddar-linear's alone."""
     recipe, heads, raw = study.composition, study.heads, study.model.encoder == "raw"
     yield from _if(
@@ -344,7 +344,7 @@ def _recipe(study: StudyFields) -> Iterator[Fault]:
         )
 
 
-def _encoder(study: StudyFields) -> Iterator[Fault]:
+def _encoder(study: StudyFields) -> Iterator[BrokenRule]:
     """What a recipe, and the way in which the encoder is trained, have no room for in its section."""
     recipe, encoder = study.composition, study.encoder
     planned = encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0
@@ -418,7 +418,7 @@ def _wanted(study: StudyFields, field: str) -> bool:
     return section is not None and bool(getattr(section, name))
 
 
-def _invariance(study: StudyFields) -> Iterator[Fault]:
+def _invariance(study: StudyFields) -> Iterator[BrokenRule]:
     """What IRM and GroupDRO need: environments, and at the encoder the trainer that has them."""
     encoder, personal, recipe = study.encoder, study.personal, study.composition
     fields = [str(term.field) for term in TERMS if term.environments]
@@ -452,7 +452,7 @@ def _invariance(study: StudyFields) -> Iterator[Fault]:
     yield from _but(uploaded[0], f"{' and '.join(uploaded)}: ", rules)
 
 
-def _algorithm_2(study: StudyFields) -> Iterator[Fault]:
+def _algorithm_2(study: StudyFields) -> Iterator[BrokenRule]:
     """All that a linear recipe leaves no room for, in one sentence. `_recipe` has what it shares with others."""
     if not study.composition.linear:
         return
@@ -505,7 +505,7 @@ def _algorithm_2(study: StudyFields) -> Iterator[Fault]:
     yield from _but("recipe", f"recipe {study.recipe} is FedDAR's Algorithm 2, but ", rules)
 
 
-def _calibration(study: StudyFields) -> Iterator[Fault]:
+def _calibration(study: StudyFields) -> Iterator[BrokenRule]:
     heads = study.heads
     yield from _if(
         heads.calibration != "none" and not study.model.bias,
@@ -519,7 +519,7 @@ def _calibration(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-def _rounds(study: StudyFields) -> Iterator[Fault]:
+def _rounds(study: StudyFields) -> Iterator[BrokenRule]:
     heads, encoder, classes = study.heads, study.encoder, study.data.label.count
     if study.composition.joint or encoder.together:
         # `_encoder` has said that the encoder is then trained in every round, and `_recipe` that no solver is asked.
@@ -567,7 +567,7 @@ def _what_widens(study: StudyFields) -> str:
     return "model.representation"
 
 
-def _sealed_steps(study: StudyFields) -> Iterator[Fault]:
+def _sealed_steps(study: StudyFields) -> Iterator[BrokenRule]:
     encoder, patients = study.encoder, study.privacy.max_patients
     if not encoder.sealed_steps or not study.composition.solved:
         return
@@ -605,7 +605,7 @@ def _sealed_steps(study: StudyFields) -> Iterator[Fault]:
     yield from _but("encoder.sealed_steps", "with encoder.sealed_steps every step is a round of its own, but ", rules)
 
 
-def _noise(study: StudyFields) -> Iterator[Fault]:
+def _noise(study: StudyFields) -> Iterator[BrokenRule]:
     heads = study.heads
     noises = {
         "heads.pooled_noise": heads.pooled_noise,
@@ -624,7 +624,7 @@ def _noise(study: StudyFields) -> Iterator[Fault]:
     )
 
 
-_SUBJECTS: Final[tuple[Callable[[StudyFields], Iterator[Fault]], ...]] = (
+_SUBJECTS: Final[tuple[Callable[[StudyFields], Iterator[BrokenRule]], ...]] = (
     _silos,
     _model,
     _beside,

@@ -73,8 +73,8 @@ def _data(study: Study, notes: Mapping[str, str]) -> Iterator[str]:
     yield from (f"    - {_flow(factor)}" for factor in domain)
     yield f"  features:{'' if features else ' []'}"
     for feature in features:
-        shown = {"kind": feature.pop("kind"), "column": feature.pop("column"), **feature}
-        note = notes.get(shown["column"])
+        note = notes.get(feature["column"])
+        shown = {name: feature[name] for name in ("kind", "column")} | feature
         yield f"    - {_flow(shown)}" + (f"  # {note}" if note else "")
 
 

@@ -7,9 +7,9 @@ had spent, the sum of all costs by kind, hashes of earlier entries (`anchors`), 
 Guarantees: `check` accepts a cosignature only if the silo signed the checkpoint and another party signed the same
 bytes. `advance` is the rule for cosigners: a silo has one ledger, of one data set, under any name. Its checkpoints
 never go back to an older head, to another history, or to less spent. `gap` is an upper bound of what a ledger lost,
-whatever was charged on the copy meanwhile. `Cosigned` keeps the latest cosignature of each signer beside the ledger,
-durably. The module is pure except for that file. The caller hands in the function that checks signatures (silo_agent's
-signing.py).
+whatever was charged on the copy meanwhile. `CosignatureFile` keeps the latest cosignature of each signer durably,
+beside the ledger. The module is pure except for that file. The caller hands in the function that checks signatures
+(silo_agent's signing.py).
 
 Left to others: asking the coordinator and a peer at every start for what they cosigned last (silo_agent's
 cosigning.py), and keeping the latest checkpoint before signing (its witnessing.py, the coordinator's
@@ -324,7 +324,7 @@ def gap(genesis: Genesis, entries: Sequence[Entry], lost: Sequence[Checkpoint]) 
     return totals.merged(cost for _, missing in histories for cost in missing)
 
 
-class Cosigned:
+class CosignatureFile:
     """The latest cosignature of each signer, in a file beside the ledger."""
 
     def __init__(self, ledger: Path) -> None:

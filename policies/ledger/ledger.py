@@ -53,7 +53,7 @@ from policies.ledger.events import (
     costs_of,
 )
 from policies.ledger.lock import WriterLock
-from policies.ledger.store import Key, Store, create_store, keys_of, read_history, read_ledger, require_file
+from policies.ledger.store import Key, LedgerFile, create_store, keys_of, read_history, read_ledger, require_file
 from policies.plan.cost import Cost
 
 __all__ = [
@@ -81,7 +81,7 @@ __all__ = [
 class Ledger:
     """An open ledger, held by this process alone. Use it as a context manager or call `close`. Threads may share it."""
 
-    def __init__(self, path: Path, budget: float, seat: WriterLock, store: Store) -> None:
+    def __init__(self, path: Path, budget: float, seat: WriterLock, store: LedgerFile) -> None:
         self._name = path.name
         self._budget = budget
         self._seat = seat
@@ -123,7 +123,7 @@ class Ledger:
         with contextlib.ExitStack() as undo:
             seat = WriterLock(path.with_name(path.name + ".lock"))
             undo.callback(seat.leave)
-            store = Store(path)
+            store = LedgerFile(path)
             undo.callback(store.close)
             ledger = cls(path, budget_epsilon, seat, store)
             ledger.match(genesis)

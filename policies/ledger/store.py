@@ -1,6 +1,6 @@
 """The ledger's file: rows of the chain in SQLite, appended durably or not at all.
 
-Guarantees: `Store.append` returns only after a commit with `journal_mode=DELETE` and `synchronous=EXTRA`
+Guarantees: `LedgerFile.append` returns only after a commit with `journal_mode=DELETE` and `synchronous=EXTRA`
 (docs/architecture.md, "State that must survive"). Otherwise it raises, and the file is as it was. A (study, round,
 tensor, attempt) is in the file at most once (UNIQUE). After a failure that leaves the disk's state unknown, the store
 refuses everything until it is opened again. A file that was moved, replaced or written by another program is refused.
@@ -91,7 +91,7 @@ def create_store(path: Path, genesis: Genesis) -> None:
         raise LedgerWriteError(msg) from None
 
 
-class Store:
+class LedgerFile:
     """An open ledger file. Two threads must not use it at once; `Ledger` makes sure of this."""
 
     def __init__(self, path: Path) -> None:

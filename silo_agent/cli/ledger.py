@@ -22,7 +22,7 @@ from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import ExportError, LedgerRolledBackError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis
-from policies.ledger.cosign import Cosignature, Cosigned, read_cosignatures, require_head
+from policies.ledger.cosign import Cosignature, CosignatureFile, read_cosignatures, require_head
 from policies.ledger.events import (
     NOT_COVERED,
     STOP_NOT_COVERED,
@@ -182,7 +182,7 @@ def ledger_export(
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
     own = credential.identity.name
-    kept = [item for item in binding(credential.trust, Cosigned(path).latest()) if item.checkpoint.silo == own]
+    kept = [item for item in binding(credential.trust, CosignatureFile(path).latest()) if item.checkpoint.silo == own]
     vouched = [item for item in kept if is_vouched(credential.trust, item)]
     held = checked(vouched, credential)
     if len(vouched) < len(kept):
@@ -248,7 +248,7 @@ def ledger_recover(
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
-    kept = Cosigned(path)
+    kept = CosignatureFile(path)
     handed = checked(read_cosignatures(cosigned), credential) if cosigned else []
     known = binding(credential.trust, [*checked((), credential, kept.latest()), *handed])
     checkpoints = [item.checkpoint for item in known]
@@ -281,7 +281,7 @@ def _whole_history(
     path: Path, trust: Callable[[], Trust]
 ) -> tuple[tuple[Cosignature, ...], Genesis, tuple[Entry, ...]]:
     """Read what others cosigned, and the ledger. Raises `LedgerRolledBackError` if the ledger lacks a cosigned head."""
-    held = Cosigned(path).latest()  # read first: a running agent may extend the ledger
+    held = CosignatureFile(path).latest()  # read first: a running agent may extend the ledger
     genesis, entries = read_history(path)
     for item in held:
         try:

@@ -17,7 +17,7 @@ LISTED = 20
 
 
 @dataclass(frozen=True)
-class Fault:
+class RecordFault:
     """One value that the schema does not allow. `row` is the line (Parquet: the record) from 1; 0 is the whole file."""
 
     file: str
@@ -51,18 +51,18 @@ class Faults:
 
     def __init__(self, listed: int = LISTED) -> None:
         self._listed = listed
-        self._kept: list[Fault] = []
+        self._kept: list[RecordFault] = []
         self._of_column: Counter[str] = Counter()
         self.total = 0
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: RecordFault) -> None:
         """Take one more fault. The faults of a column come in the order of their rows."""
         self.total += 1
         if self._of_column[fault.column] < self._listed:
             self._of_column[fault.column] += 1
             self._kept.append(fault)
 
-    def first(self) -> tuple[Fault, ...]:
+    def first(self) -> tuple[RecordFault, ...]:
         """Return the first `listed` of all faults, by row."""
         return tuple(sorted(self._kept, key=lambda fault: (fault.file, fault.row))[: self._listed])
 
@@ -91,9 +91,9 @@ class Reasons(Faults):
     def __init__(self) -> None:
         super().__init__()
         self._rows: dict[tuple[str, str], set[int]] = {}
-        self._example: dict[tuple[str, str], Fault] = {}
+        self._example: dict[tuple[str, str], RecordFault] = {}
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: RecordFault) -> None:
         """Take one more fault of a file."""
         super().add(fault)
         reason = (fault.column, fault.expected)
@@ -113,7 +113,7 @@ class Reasons(Faults):
 class DataError(SiloError):
     """The file does not fit the study's schema. `str()` is one line per fault; `total` also counts unlisted faults."""
 
-    def __init__(self, faults: Sequence[Fault], total: int | None = None) -> None:
+    def __init__(self, faults: Sequence[RecordFault], total: int | None = None) -> None:
         self.faults = tuple(faults[:LISTED])
         self.total = len(faults) if total is None else total
         lines = [str(fault) for fault in self.faults]

@@ -32,7 +32,7 @@ from policies.documents.study import (
     NumericFeature,
 )
 from silo_agent.data.cells import Absence, Cell, CodeTable, OwnCodes, identifier, number, shown, text
-from silo_agent.data.errors import DataError, Fault, Faults, Unfit
+from silo_agent.data.errors import DataError, Faults, RecordFault, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, PixelScale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
@@ -94,7 +94,7 @@ class ColumnReader:
         """Add a fault. If even that fails, because a cell cannot be shown, the record is left out all the same."""
         with suppress(Exception):
             found = f"{shown(cell)}, {unfit.found}" if unfit.found else shown(cell)
-            self.faults.add(Fault(self.table.file_of(place), row, name, found, unfit.expected))
+            self.faults.add(RecordFault(self.table.file_of(place), row, name, found, unfit.expected))
 
     def finish(self) -> None:
         """Raise `DataError` if anything did not fit."""
@@ -127,7 +127,7 @@ class Reading:
         return self.table.broken + len(self.table.rows) - len(self.records)
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[RecordFault, ...]:
         """The first faults by row; `total` counts all of them."""
         return self.found.first()
 

@@ -23,7 +23,7 @@ from policies.documents.study import Code, DataSchema
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import MAX_TEXT, Cell, identifier, identity_text, plain
 from silo_agent.data.csv_rows import split_rows
-from silo_agent.data.errors import DataAbsentError, DataError, Fault, Faults, Unfit
+from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordFault, Unfit
 from silo_agent.data.sources import sql
 from silo_agent.data.sources.sql import AwayError, SqlError
 
@@ -158,7 +158,9 @@ def read_table(
         except Exception as error:  # noqa: BLE001  # whatever a row raises leaves out that row
             identities.append(None)
             faults.add(
-                Fault(table.file_of(place), table.rows[place], "", type(error).__name__, "cells that can be compared")
+                RecordFault(
+                    table.file_of(place), table.rows[place], "", type(error).__name__, "cells that can be compared"
+                )
             )
     return table.identified(identities)
 
@@ -192,7 +194,7 @@ def _read_folder(
         raise _refusal(folder.name, f"an unreadable folder ({type(error).__name__})", "a readable folder") from None
     if not found:
         raise _absence(folder.name, "a folder without data", f"files that end in {' or '.join(SUFFIXES)}")
-    tables, wrong = [], list[Fault]()
+    tables, wrong = [], list[RecordFault]()
     for path in found:
         try:
             tables.append(_read_file(path, schema, faults, wanted, optional))
@@ -235,7 +237,7 @@ def _read_database(
         try:
             kept.append([plain(values[place]) for place in places])
         except Exception:  # noqa: BLE001  # whatever a value raises leaves out its row
-            faults.add(Fault(source.name, row, "", "a value that cannot be decoded", _DECODED))
+            faults.add(RecordFault(source.name, row, "", "a value that cannot be decoded", _DECODED))
         else:
             rows.append(row)
     columns: list[Sequence[Cell]] = list(zip(*kept, strict=True)) if kept else [()] * len(needed)
@@ -258,10 +260,10 @@ def _read_csv(
     for line, cells in found:
         if isinstance(cells, Unfit):
             broken += 1
-            faults.add(Fault(path.name, line, "", cells.found, cells.expected))
+            faults.add(RecordFault(path.name, line, "", cells.found, cells.expected))
         elif cells and len(cells) != len(header):
             broken += 1
-            faults.add(Fault(path.name, line, "", f"{len(cells)} cells", f"{len(header)} cells"))
+            faults.add(RecordFault(path.name, line, "", f"{len(cells)} cells", f"{len(header)} cells"))
         elif cells:
             rows.append(line)
             kept.append([cells[place] for place in places])
@@ -273,7 +275,7 @@ def _header(file: str, found: Iterator[tuple[int, list[str] | Unfit]]) -> list[s
     """Return the first row. If it cannot be read, that is a fault of the whole file."""
     line, cells = next(found, (1, []))
     if isinstance(cells, Unfit):
-        raise DataError([Fault(file, line, "", cells.found, cells.expected)])
+        raise DataError([RecordFault(file, line, "", cells.found, cells.expected)])
     return [name.strip() for name in cells]
 
 
@@ -298,7 +300,7 @@ def _read_parquet(
     if bad:
         columns = {name: [cells[row - 1] for row in rows] for name, cells in columns.items()}
     for row, name in sorted(bad.items()):
-        faults.add(Fault(path.name, row + 1, name, "a value that cannot be decoded", _DECODED))
+        faults.add(RecordFault(path.name, row + 1, name, "a value that cannot be decoded", _DECODED))
     return Table(path.name, columns, rows, broken=len(bad))
 
 
@@ -332,7 +334,7 @@ def _present(header: Sequence[str], wanted: Sequence[str], optional: Collection[
 def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> list[int]:
     counted = Counter(header)
     faults = [
-        Fault(file, 0, name, f"{counted[name]} columns of this name", "exactly one")
+        RecordFault(file, 0, name, f"{counted[name]} columns of this name", "exactly one")
         for name in needed
         if counted[name] != 1
     ]
@@ -386,8 +388,8 @@ def identity_of(cells: Iterable[Cell]) -> str:
 
 
 def _refusal(file: str, found: str, expected: str) -> DataError:
-    return DataError([Fault(file, 0, "", found, expected)])
+    return DataError([RecordFault(file, 0, "", found, expected)])
 
 
 def _absence(file: str, found: str, expected: str) -> DataAbsentError:
-    return DataAbsentError([Fault(file, 0, "", found, expected)])
+    return DataAbsentError([RecordFault(file, 0, "", found, expected)])

@@ -9,7 +9,7 @@ class LearningError(SiloError):
     """Base of this package's errors."""
 
 
-class ReleaseError(LearningError):
+class NoiseParametersError(LearningError):
     """The public parameters of a release do not give the promised noise. Nothing was computed."""
 
 

@@ -44,7 +44,7 @@ _PRIVATE_PREFIX = "personal-private-"
 _SUMS = "SHA256SUMS"
 
 
-class ExportError(SiloError):
+class ModelExportError(SiloError):
     """The model cannot be exported in this way. The message names the fix. No file was left."""
 
 
@@ -82,15 +82,15 @@ def export(
     """Write a model into the new folder `out` and return its files.
 
     `folder` is the study's, with the noised domain counts and the results. `charged` has the study's costs in this
-    hospital's ledger. A personal model needs `inside_hospital`. Raises `ExportError`, `ModelFileError`.
+    hospital's ledger. A personal model needs `inside_hospital`. Raises `ModelExportError`, `ModelFileError`.
     """
     personal = isinstance(model, PersonalModel)
     if personal and not inside_hospital:
         msg = f"a personal model: {PERSONAL_WARNING} To export it for use in here, add --inside-hospital"
-        raise ExportError(msg)
+        raise ModelExportError(msg)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         msg = f"{out} exists already and is never overwritten; give a new folder"
-        raise ExportError(msg)
+        raise ModelExportError(msg)
     study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
     if study.model.samples and not personal:
         msg = (
@@ -98,7 +98,7 @@ def export(
             " predicts at the mean of the representation, with other results; use `fedward-silo predict`, or have a"
             " study without model.samples"
         )
-        raise ExportError(msg)
+        raise ModelExportError(msg)
     shares, counted = domain_shares(folder, len(study.data.domains))
     encoder, heads = network_of(model)
     network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs, label=study.data.label)
@@ -155,7 +155,7 @@ def _onnx(ready: _Export) -> bytes:
         from silo_agent.models import onnx_graph  # noqa: PLC0415  # an optional extra
     except ImportError as error:
         msg = f"ONNX needs the extra export ({error.name} is missing); install requirements-silo.txt of the release"
-        raise ExportError(msg) from None
+        raise ModelExportError(msg) from None
     data = ready.study.data
     blob = onnx_graph.build(
         ready.network, inputs=data.inputs, image=data.image, classes=data.label.count, metadata=ready.metadata
@@ -165,7 +165,7 @@ def _onnx(ready: _Export) -> bytes:
         difference = _difference(data.label, onnx_graph.run(blob, values), _own_answer(ready, values, images))
         if not difference <= TOLERANCE:
             msg = f"the ONNX graph differs from the model by {difference:.2g}, above {TOLERANCE:g}; nothing was written"
-            raise ExportError(msg)
+            raise ModelExportError(msg)
     return blob
 
 
@@ -211,14 +211,14 @@ def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str,
         results = json.loads(path.read_bytes())
         if results["study"] != study.digest:
             msg = f"{path} belongs to another study; restore it from a backup"
-            raise ExportError(msg)
+            raise ModelExportError(msg)
         pairs = list(zip(results["domains"], results["by_domain"], strict=True))
         if results.get("together"):
             pairs.append((ALL_PATIENTS, results["together"]))
         found: list[Mapping[str, object]] = [{"domain": domain, "metrics": metrics} for domain, metrics in pairs]
     except (KeyError, TypeError, ValueError):
         msg = f"{path} is damaged; restore it from a backup, or move it away to export without measured quality"
-        raise ExportError(msg) from None
+        raise ModelExportError(msg) from None
     return found
 
 

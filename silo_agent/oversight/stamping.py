@@ -25,7 +25,7 @@ from crypto.pki.joining.link import Link
 from crypto.pki.timestamps import query_for, stamped
 from policies.errors import LedgerError
 from policies.ledger.chain import Entry, Genesis, genesis_row
-from policies.ledger.cosign import Cosigned, require_head
+from policies.ledger.cosign import CosignatureFile, require_head
 from policies.ledger.events import EntryRef
 from policies.ledger.ledger import read_history
 from silo_agent.storage.durable import write_whole
@@ -125,7 +125,7 @@ class Stamping:
 def _known_head(files: StateFolder, genesis: Genesis, entries: tuple[Entry, ...]) -> EntryRef:
     """The newest head of this chain that somebody else has cosigned; the beginning if nobody has."""
     chain = {entry.head for entry in entries}
-    cosigned = [item.checkpoint.head for item in Cosigned(files.ledger).latest()]
+    cosigned = [item.checkpoint.head for item in CosignatureFile(files.ledger).latest()]
     known = [head for head in cosigned if head in chain]
     return max(known, key=lambda head: head.sequence, default=EntryRef(0, genesis_row(genesis)[2]))
 

@@ -17,7 +17,7 @@ from crypto.secagg.layout import sealed_values
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import ShareBundle, notes_digest
-from crypto.secagg.voids import Void
+from crypto.secagg.voids import VoidPromise
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor, Upload, UploadHeader, Work
@@ -131,10 +131,10 @@ class Attempt:
         return threshold(len(study.silos), study.privacy.colluders, study.min_silos)
 
     @property
-    def void(self) -> Void:
+    def void(self) -> VoidPromise:
         """What this silo is asked to promise about the earlier attempts at the round."""
         through, after = self.place.attempt - 1, self.standing.turn.spoilt
-        return Void(self.study.digest, self.place.round, str(self.work.tensor), through, after)
+        return VoidPromise(self.study.digest, self.place.round, str(self.work.tensor), through, after)
 
     # --- what -----------------------------------------------------------------------------------------------------
     @property

@@ -100,7 +100,7 @@ class CoordinatorLeftError(SiloError):
     """The coordinator must not be called now. The text says why."""
 
 
-class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
+class AskedToStop(Exception):  # noqa: N818  # a wish of the operator, not an error
     """The agent was asked to stop while it waited."""
 
 
@@ -217,7 +217,7 @@ class Client:
         return bytes(self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS)).canonical)
 
     def poll(self) -> Work:
-        """Wait for work; raises `Stopped` soon after the agent is asked to stop."""
+        """Wait for work; raises `AskedToStop` soon after the agent is asked to stop."""
         request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
         work: silo_pb2.Work = self._held(lambda: self._calls.Poll, request)
         return codec.from_wire(Work, work)
@@ -323,7 +323,7 @@ class Client:
                 channel.close()
 
     def _held(self, call: Callable[[], Any], request: object) -> Any:
-        """A call that the coordinator may hold open. Raises `Stopped` soon after the agent is asked to stop."""
+        """A call that the coordinator may hold open. Raises `AskedToStop` soon after the agent is asked to stop."""
 
         def held() -> object:
             future = call().future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
@@ -332,7 +332,7 @@ class Client:
             while not answered.wait(STOP_SECONDS):
                 if self._stop.is_set():
                     future.cancel()
-                    raise Stopped
+                    raise AskedToStop
             return future.result()
 
         return self._patiently(held)
@@ -341,7 +341,7 @@ class Client:
         attempt = 0
         while True:
             if self._stop.is_set():
-                raise Stopped
+                raise AskedToStop
             shown = self._credential.chain_pem
             try:
                 reply = call()
@@ -357,7 +357,7 @@ class Client:
                 _tell(error, attempt)
                 attempt += 1
                 if self._stop.wait(pause):
-                    raise Stopped from None
+                    raise AskedToStop from None
             except (CoordinatorLeftError, ValueError) as error:
                 self._wait_while_left(error)
             else:
@@ -365,12 +365,12 @@ class Client:
                 return reply
 
     def _wait_while_left(self, error: Exception) -> None:
-        """Let some time pass while the coordinator must not be called. Raises `Stopped`, and any other ValueError."""
+        """Wait a while if the coordinator must not be called. Raises `AskedToStop`, and any other ValueError."""
         if not isinstance(error, CoordinatorLeftError) and _CLOSED not in str(error):
             raise error
         self._connected(False)  # noqa: FBT003  # a gauge
         if self._stop.wait(LEFT_SECONDS):
-            raise Stopped from None
+            raise AskedToStop from None
 
 
 def _tell(error: grpc.RpcError, attempt: int) -> None:

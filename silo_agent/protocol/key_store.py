@@ -26,7 +26,7 @@ class Met:
 
 
 @dataclass(frozen=True, repr=False)
-class Dealt:
+class RosterKeys:
     """The keys of one roster. If this silo dealt them, also the package that it sent."""
 
     roster: str
@@ -60,7 +60,7 @@ class Stored:
 
     ephemeral: bytes
     met: Met | None = None
-    dealt: Dealt | None = None
+    dealt: RosterKeys | None = None
     shared: Shared | None = None
 
 
@@ -82,7 +82,7 @@ class KeyStore:
         """Keep the secrets with each member of the roster."""
         self._put(met, self.stored.dealt, self.stored.shared)
 
-    def dealt(self, dealt: Dealt) -> None:
+    def dealt(self, dealt: RosterKeys) -> None:
         """Keep the keys that were dealt to the roster; erase an attempt under older keys."""
         self._put(self.stored.met, dealt)
 
@@ -90,7 +90,7 @@ class KeyStore:
         """Keep the secrets of an attempt. None erases them."""
         self._put(self.stored.met, self.stored.dealt, shared)
 
-    def _put(self, met: Met | None, dealt: Dealt | None = None, shared: Shared | None = None) -> None:
+    def _put(self, met: Met | None, dealt: RosterKeys | None = None, shared: Shared | None = None) -> None:
         stored = Stored(self.ephemeral.to_bytes(), met, dealt, shared)
         self._keep(record.dump(stored).encode())
         self.stored = stored

@@ -16,7 +16,7 @@ from protos.chunks import ChunkList
 from protos.messages import Part, Place, Tensor, UploadHeader, Work
 from protos.steps import SUM, Note
 from silo_agent.core.turns import OutOfTurnError
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.client import Client
 from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
@@ -25,7 +25,7 @@ from silo_agent.storage.state import State
 class Mail:
     """One silo's inbox and outbox."""
 
-    def __init__(self, client: Client, state: State, metrics: Metrics) -> None:
+    def __init__(self, client: Client, state: State, metrics: AgentMetrics) -> None:
         self._client, self._state, self._metrics = client, state, metrics
 
     def note_path(self, place: Place, note: Note, tensor: Tensor | None = None) -> Path:

@@ -18,7 +18,7 @@ from crypto.errors import RecoveryRefused, SealError
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
-from crypto.secagg.dealt.complaints import Complaint
+from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys, deal, take
@@ -36,13 +36,11 @@ from crypto.secagg.unmasking import (
     require_same_keys,
     words_in_reveals,
 )
-from crypto.secagg.voids import Void
+from crypto.secagg.voids import VoidPromise
 from crypto.secagg.words import Word
 from crypto.stream import KEY_BYTES
-from protos.messages import Complaint as HandedComplaint
-from protos.messages import Member, Place, Vouch
-from protos.messages import Void as HandedVoid
-from silo_agent.protocol.key_store import Dealt, KeyStore, Met, Shared
+from protos.messages import Complaint, Member, Place, Void, Vouch
+from silo_agent.protocol.key_store import KeyStore, Met, RosterKeys, Shared
 
 log = structlog.get_logger()
 
@@ -123,7 +121,7 @@ class Membership:
                 check=self._entropy.bytes(KEY_BYTES),
             )
             package = deal(keys, self._pairs(), self.me, self.roster, self._entropy)
-            dealt = Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, place, package, self.me)
+            dealt = RosterKeys(self.roster.digest, keys.ckks, keys.group, keys.check, place, package, self.me)
             self._store.dealt(dealt)
         return dealt.package
 
@@ -138,7 +136,7 @@ class Membership:
                 keys = take(package, pairs, self.me, dealer, self.roster)
             except SealError as fault:
                 raise RecoveryRefused(str(fault), dealer) from None
-            self._store.dealt(Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, dealer=dealer))
+            self._store.dealt(RosterKeys(self.roster.digest, keys.ckks, keys.group, keys.check, dealer=dealer))
 
     @property
     def keys(self) -> GroupKeys:
@@ -203,15 +201,13 @@ class Membership:
             require_same_keys(bundles, self.me, dealt.dealer)
         return bundles
 
-    def examine(
-        self, place: Place, tensors: Sequence[str], threshold: int, handed: HandedComplaint, note: bytes
-    ) -> str:
+    def examine(self, place: Place, tensors: Sequence[str], threshold: int, handed: Complaint, note: bytes) -> str:
         """Who lied, a silo that complains about its shares or their owner, whose note this is.
 
         Raises `RecoveryRefused` if either did not sign what is shown here as theirs, or if one has another roster.
         """
         attempt = (place.round, place.attempt)
-        complaint = Complaint.read(self._study, attempt, handed.owner, handed.silo, handed.evidence)
+        complaint = ShareComplaint.read(self._study, attempt, handed.owner, handed.silo, handed.evidence)
         if not self.signed(handed.silo, complaint.to_sign(), handed.signature):
             msg = f"{handed.silo} has not signed the complaint about {handed.owner} that the coordinator shows"
             raise RecoveryRefused(msg)
@@ -281,7 +277,7 @@ class Membership:
         certificate = next((member.certificate_pem for member in self.members if member.silo == silo), None)
         return certificate is not None and signed(self._trust, silo, certificate, message, signature)
 
-    def voiders(self, void: Void, silos: Sequence[str], handed: HandedVoid) -> tuple[str, ...]:
+    def voiders(self, void: VoidPromise, silos: Sequence[str], handed: Void) -> tuple[str, ...]:
         """The silos of the study that have signed exactly this promise."""
         signatures = {one.silo: one.signature for one in handed.promises}
         return void.signed_by(silos, dict(zip(signatures, handed.certificates, strict=True)), signatures, self._trust)

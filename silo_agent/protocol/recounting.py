@@ -12,22 +12,23 @@ from contextlib import ExitStack
 from crypto.errors import FrameError, OpeningRefused, RosterRefused
 from crypto.rings.adding import added
 from crypto.rings.rings import ring_of
-from crypto.secagg.spoilt import Spoilt, needed
+from crypto.secagg.spoilt import SpoiltStatement, needed
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.chunks import ChunkHasher
-from protos.messages import Place, Tensor
-from protos.messages import Spoilt as HandedSpoilt
+from protos.messages import Place, Spoilt, Tensor
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.session import Session
 from silo_agent.storage.promises import KeptRefusal, Promises
 
 
-def statement(attempt: Attempt, refusal: KeptRefusal) -> Spoilt:
+def statement(attempt: Attempt, refusal: KeptRefusal) -> SpoiltStatement:
     """What this silo states of the sum that it has refused in this attempt."""
     place, tensor = attempt.place, str(attempt.tensor)
-    return Spoilt(place.study, place.round, place.attempt, tensor, attempt.survivors, refusal.sha256, refusal.culprit)
+    return SpoiltStatement(
+        place.study, place.round, place.attempt, tensor, attempt.survivors, refusal.sha256, refusal.culprit
+    )
 
 
 def recount(attempt: Attempt, mail: Mail, refusal: KeptRefusal) -> None:
@@ -54,12 +55,12 @@ def recount(attempt: Attempt, mail: Mail, refusal: KeptRefusal) -> None:
         raise OpeningRefused(msg)
 
 
-def take_note(study: Study, place: Place, handed: HandedSpoilt, session: Session, promises: Promises) -> None:
+def take_note(study: Study, place: Place, handed: Spoilt, session: Session, promises: Promises) -> None:
     """Store the proof that a sum of an earlier attempt at this round is spoilt. From then on the round begins anew.
 
     Raises `RosterRefused` if it is no proof: of another round's tensor, or with too few statements of listed silos.
     """
-    spoilt = Spoilt(
+    spoilt = SpoiltStatement(
         place.study, place.round, handed.attempt, str(handed.tensor), handed.names, handed.sum, handed.culprit
     )
     tensors = {Tensor(release.tensor) for release in plan(study).round(place.round)}

@@ -21,10 +21,9 @@ from crypto.errors import SealError
 from crypto.pki.at_rest import Vault
 from crypto.pki.certificates import Credential
 from crypto.secagg.agreement import EphemeralKey
-from crypto.secagg.spoilt import Spoilt
+from crypto.secagg.spoilt import SpoiltStatement
 from protos import record
-from protos.messages import Member, Place
-from protos.messages import Spoilt as HandedSpoilt
+from protos.messages import Member, Place, Spoilt
 from silo_agent.protocol.key_store import KeyStore, Stored
 from silo_agent.protocol.membership import Membership
 from silo_agent.storage.durable import write_whole
@@ -130,7 +129,7 @@ class Session:
         self._began = place or self._began
         return self._membership
 
-    def stated(self, spoilt: Spoilt, handed: HandedSpoilt) -> tuple[str, ...]:
+    def stated(self, spoilt: SpoiltStatement, handed: Spoilt) -> tuple[str, ...]:
         """The listed silos that have signed exactly this statement, by their certificates as of now."""
         signatures = {one.silo: one.signature for one in handed.statements}
         trust = self._credential.trust.begun(datetime.now(UTC))

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError, FrameError, OpeningRefused, PeerRefused, RecoveryRefused, RosterRefused
 from crypto.rings.rings import ring_of
-from crypto.secagg.dealt.complaints import Complaint
+from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
 from crypto.secagg.unmasking import ShareBundle
-from crypto.secagg.voids import Void
+from crypto.secagg.voids import VoidPromise
 from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
 from protos.messages import FALSE_MODEL, Confirm, Publication, Tensor
@@ -35,7 +35,7 @@ from silo_agent.learning.errors import SolutionError, SumError
 from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.counts import noised_counts
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol import publishing
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.catching_up import CatchUpError, Current, pack, unpack
@@ -68,7 +68,7 @@ class Tasks:
         client: Client,
         gate: Gate,
         state: State,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         entropy: Entropy,
         *,
         cosigning: Cosigning,
@@ -206,7 +206,7 @@ class Tasks:
         key = fault.evidence if isinstance(fault, RecoveryRefused) else b""
         if not key:
             return fault.culprit, b"", b""
-        complaint = Complaint(attempt.membership.attempt(attempt.place), fault.culprit, attempt.me, key)
+        complaint = ShareComplaint(attempt.membership.attempt(attempt.place), fault.culprit, attempt.me, key)
         return fault.culprit, complaint.evidence, self._client.sign(complaint.to_sign())
 
     def _examine(self, attempt: Attempt) -> None:
@@ -259,7 +259,7 @@ class Tasks:
         if handed is None:
             return
         after = attempt.standing.turn.spoilt
-        void = Void(study.digest, attempt.place.round, str(attempt.tensor), handed.through, after)
+        void = VoidPromise(study.digest, attempt.place.round, str(attempt.tensor), handed.through, after)
         signers, needed = attempt.membership.voiders(void, study.silos, handed), attempt.threshold
         if handed.through >= attempt.place.attempt or len(signers) < needed:
             msg = f"{len(signers)} silos have voided the earlier list of {attempt.tensor}, but {needed} must do so"

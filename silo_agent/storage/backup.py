@@ -40,7 +40,7 @@ from crypto.pki import known_keys
 from crypto.pki.at_rest import KeyHolder
 from policies.errors import LedgerError
 from policies.ledger.anchors import Anchor, Anchors
-from policies.ledger.cosign import Cosigned
+from policies.ledger.cosign import CosignatureFile
 from policies.ledger.ledger import read_history, read_ledger
 from policies.ledger.lock import WriterLock
 from silo_agent.storage.durable import sync_folder, write_whole
@@ -175,7 +175,9 @@ def _require_newest(backup: StateFolder, there: StateFolder) -> None:
             msg = f"the ledger that is there has {what}, and is never replaced by an older one; keep it"
             raise BackupError(msg)
     last = entries[-1].sequence if entries else 0
-    beyond = [item.checkpoint.head for item in Cosigned(there.ledger).latest() if item.checkpoint.head.sequence > last]
+    beyond = [
+        item.checkpoint.head for item in CosignatureFile(there.ledger).latest() if item.checkpoint.head.sequence > last
+    ]
     if beyond:
         msg = (
             f"others have cosigned entry {max(head.sequence for head in beyond)} of this ledger, and the backup ends"

@@ -40,5 +40,5 @@ class StateOlderError(StateRolledBackError):
     """A peer has shown this silo's own signature over more than the folder knows of. Others have seen that as well."""
 
 
-class SumError(StateError):
+class SecondSumError(StateError):
     """A second sum was offered under one label. Nothing of it was opened."""

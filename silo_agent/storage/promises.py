@@ -17,7 +17,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Ta
 
 from protos.messages import Place, Tensor
 from silo_agent.core.bonds import Bonds
-from silo_agent.storage.errors import SumError
+from silo_agent.storage.errors import SecondSumError
 from silo_agent.storage.keyed.anchored import Anchored
 from silo_agent.storage.keyed.digests import Digests
 
@@ -188,10 +188,10 @@ class Promises:
             _write(connection, place, tensor, _read(connection, place, tensor).close(through))
 
     def open(self, place: Place, label: str, sha256: str) -> None:
-        """Record the sum that is about to be opened under a label. Raises `SumError` if another was tried before."""
+        """Record the sum that is about to be opened under a label. Raises `SecondSumError` if there was another."""
         if self._digests is None:
             msg = "the state was opened without the folder's secret, so no sum is opened"
-            raise SumError(msg)
+            raise SecondSumError(msg)
         keyed = self._digests.keyed("sum", sha256)
         with self._anchored.binding(place) as connection:
             row = connection.execute(select(_sums.c.sha256).where(_sums.c.label == label)).first()
@@ -199,7 +199,7 @@ class Promises:
                 connection.execute(insert(_sums).values(label=label, sha256=keyed))
             elif row.sha256 != keyed:
                 msg = "another sum was offered under this label before; only the first is ever tried"
-                raise SumError(msg)
+                raise SecondSumError(msg)
 
     # --- spoilt sums ----------------------------------------------------------------------------------------------
     def refuse(self, place: Place, tensor: Tensor, refusal: KeptRefusal) -> None:

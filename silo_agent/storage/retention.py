@@ -26,7 +26,7 @@ from typing import Final
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.storage.durable import sync_folder
 from silo_agent.storage.errors import StateFileError
 from silo_agent.storage.state import Ending, State
@@ -65,7 +65,7 @@ def weigh(ending: Ending, day: date, days: int) -> Ending:
 class Retention:
     """Looks at the studies that are over, and removes the files whose days are over."""
 
-    def __init__(self, state: State, days: int, metrics: Metrics, clock: Callable[[], date] = today) -> None:
+    def __init__(self, state: State, days: int, metrics: AgentMetrics, clock: Callable[[], date] = today) -> None:
         self._state, self._days, self._metrics, self._clock = state, days, metrics, clock
 
     def look(self) -> None:

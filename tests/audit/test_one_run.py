@@ -128,7 +128,7 @@ def test_what_leaves_is_what_was_kept_and_sealed(quick_path):
 ])  # fmt: skip
 def test_a_bound_above_the_ledger_condemns_the_code_and_none_above_it_the_audit(name, bounds, met):
     right = {"quarter noise": 190}.get(name, 120)
-    runs = [audit.Outcome(1.0, right, bound) for bound in bounds]
+    runs = [audit.AuditOutcome(1.0, right, bound) for bound in bounds]
     assert audit._figure(1.0, name, "training", runs).met is met
 
 
@@ -136,7 +136,7 @@ def test_the_table_is_printed_and_written(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(table, "OUT", tmp_path)
     monkeypatch.setattr(audit, "REPETITIONS", 1)
     monkeypatch.setattr(
-        audit, "audited", lambda *_: dict.fromkeys(("training", "evaluation"), audit.Outcome(0.9, 120, 0.1))
+        audit, "audited", lambda *_: dict.fromkeys(("training", "evaluation"), audit.AuditOutcome(0.9, 120, 0.1))
     )
     monkeypatch.setattr(audit, "accountant", SimpleNamespace(calibrate=lambda study, _: study))
     assert audit.main() == 1, "no noise at all was not found"

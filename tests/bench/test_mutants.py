@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.mutants import shell
-from bench.mutants.__main__ import HERE, ROOT, Verdict, figure_of, read_reasons
+from bench.mutants.__main__ import HERE, ROOT, MutantVerdict, figure_of, read_reasons
 from bench.mutants.making import Mutant, meaning, planted, sample
 from bench.mutants.operators import OWN
 from bench.mutants.rooms import folder_tests, own_tests, read_campaign, share
@@ -175,7 +175,7 @@ def test_a_module_is_well_tested_if_nine_of_ten_are_found_and_the_rest_has_reaso
         whys = [(outcome, None) for outcome in outcomes]
         whys += [("survived", "equal")] * explained + [("survived", None)] * unexplained
         mutant = Mutant("a.py", "x", 0, 1, "", "", "")
-        return figure_of("a", [Verdict(mutant, outcome, 0.0, "", why) for outcome, why in whys])
+        return figure_of("a", [MutantVerdict(mutant, outcome, 0.0, "", why) for outcome, why in whys])
 
     assert figure(85, 5, 10, 0).met
     assert not figure(84, 5, 11, 0).met

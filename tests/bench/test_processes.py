@@ -3,7 +3,7 @@
 import pytest
 
 from bench.processes import budget_figures, or_failure
-from bench.table import Figure
+from bench.table import Criterion
 from deploy.demo.report_data import SiloBudget
 from deploy.local.processes import FederationError
 
@@ -21,4 +21,4 @@ def test_a_run_that_fails_is_a_missed_figure():
 
     (missed,) = or_failure("digits", fails)
     assert (missed.met, missed.measured) == (False, "north left")
-    assert or_failure("digits", lambda: [Figure("a", "b", "c", met=True)]) == [Figure("a", "b", "c", met=True)]
+    assert or_failure("digits", lambda: [Criterion("a", "b", "c", met=True)]) == [Criterion("a", "b", "c", met=True)]

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from coordinator.cosigning import PATIENCE_SECONDS, Cosigning, _Asked
+from coordinator.cosigning import PATIENCE_SECONDS, KnownLedgers, _Asked
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.store import Store
 from crypto.errors import CertificateError, SignatureRefused
@@ -437,7 +437,7 @@ class Robbed:
         return (self.running, self.ended) if silo in STUDY.silos else ([], [])
 
     def restart(self, trust):
-        self.hubs = Cosigning(self.checkpoints, self.parties.hub, trust, studies=self, today=lambda: self.now)
+        self.hubs = KnownLedgers(self.checkpoints, self.parties.hub, trust, studies=self, today=lambda: self.now)
 
     def state(self, credential, entries, evidence=None):
         found = self.hubs.state("north", stated(credential, entries), ("south",), 0, evidence=evidence)

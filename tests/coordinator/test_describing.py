@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator import describing
-from coordinator.core.events import Passed, Restarted, Returned, Stopped
+from coordinator.core.events import Passed, Restarted, Returned, RoundStopped
 from coordinator.core.missed import Missed
 from coordinator.core.slowness import Slowness, Taken
 from coordinator.core.state import Loss, Phase
@@ -22,7 +22,7 @@ from coordinator.describing import (
     newly_signed,
     where,
 )
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.work import work_in
 from protos.bounds import MAX_SENTENCE, sentence
 from protos.messages import Place, Tensor
@@ -79,7 +79,7 @@ def test_what_waiting_for_a_silo_has_cost_is_told_with_the_way_out():
     assert (polar.set_aside, west.set_aside, west.lost_attempts, members["east"].slow_seconds) == (True, False, 1, 0.0)
     assert "2 attempts have ended at its silence" in polar.why
     assert "study forgive" in polar.why
-    metrics = Metrics()
+    metrics = CoordinatorMetrics()
     describing.measure(metrics, [state])
     for name, value in (("slow_seconds", 12.5), ("lost_attempts", 2.0)):
         labels = {"study": state.script.study[:12], "silo": "polar"}
@@ -96,7 +96,7 @@ def test_a_study_that_was_not_started():
 def test_every_silo_has_its_state():
     state = started()
     place = state.round.place
-    state = feed(state, refuse(place, "west"), accept(place, "north"), Stopped("x"))
+    state = feed(state, refuse(place, "west"), accept(place, "north"), RoundStopped("x"))
     state = feed(state, accept(state.round.place, "north"))
     state = feed(state, Passed(), now=LIMITS.offer)
     status = describe(state, {"south": 5.0})
@@ -146,7 +146,7 @@ def test_whom_a_live_study_waits_for_is_shown(state):
 
 
 def test_a_study_that_is_over_waits_for_nobody():
-    ended = feed(started(), Stopped("a"), Stopped("b"))
+    ended = feed(started(), RoundStopped("a"), RoundStopped("b"))
     assert (ended.life, describe(ended, {}).waiting_for) == (Life.ENDED, ())
 
 
@@ -177,7 +177,7 @@ def test_an_attempt_that_ends_is_committed_or_aborted():
     *most, last = wanted(state.round)
     state = feed(state, *most)
     assert ended(state, last, 2.0) == ([PhaseTime(0, 1, "open", Tensor.COUNTS, 2.0)], "committed")
-    assert ended(state, Stopped("x"), 2.0) == ([PhaseTime(0, 1, "open", Tensor.COUNTS, 2.0)], "aborted")
+    assert ended(state, RoundStopped("x"), 2.0) == ([PhaseTime(0, 1, "open", Tensor.COUNTS, 2.0)], "aborted")
     last_round = feed(replace(state, script=replace(state.script, tensors=PLAN[:1])))
     after, effects = advance(last_round, last, 2.0)
     assert (after.life, ended_attempt(last_round, after, effects)) == (Life.FINISHED, "committed")
@@ -197,7 +197,7 @@ def test_waiting_has_a_time_of_its_own():
 
 
 def test_the_gauges_say_what_the_status_says():
-    metrics = Metrics()
+    metrics = CoordinatorMetrics()
     state = waiting()
     measure(metrics, [state, create(replace(state.script, study="6" * 64, name="other"))])
     value, study = metrics.registry.get_sample_value, STUDY[:12]
@@ -268,4 +268,4 @@ def test_a_list_is_told_once_enough_silos_have_signed_it_and_in_no_other_change(
             assert newly_signed(state, after) is None
             state = after
     begun = until(started(), Phase.SIGN)
-    assert newly_signed(begun, feed(begun, Stopped("x"))) is None
+    assert newly_signed(begun, feed(begun, RoundStopped("x"))) is None

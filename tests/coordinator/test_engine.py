@@ -16,15 +16,15 @@ from coordinator import engine as engines
 from coordinator import intake
 from coordinator.core.events import Persist
 from coordinator.core.missed import LISTED_SECONDS
-from coordinator.core.round import OutOfTurnError
+from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from coordinator.engine import Engine, UnknownStudyError, script_of
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.sums import adding
-from crypto.secagg.voids import Void
+from crypto.secagg.voids import VoidPromise
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.refusals import Refused
@@ -58,7 +58,9 @@ def make_engine(tmp_path, clock):
     made = []
 
     def make(begin=True):
-        engine = Engine(Store.in_folder(tmp_path), Spool(tmp_path / "spool"), Metrics(), clock, summed=lambda *_: None)
+        engine = Engine(
+            Store.in_folder(tmp_path), Spool(tmp_path / "spool"), CoordinatorMetrics(), clock, summed=lambda *_: None
+        )
         made.append(engine)
         if begin:
             engine.start()
@@ -364,8 +366,8 @@ def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock)
 
 def test_a_promise_to_void_is_about_all_attempts_before_this_one(engine):
     to_gather(engine)
-    assert engine.void(PLACE, Tensor.COUNTS) == Void(PLACE.study, 0, Tensor.COUNTS, 0, 0)
-    with pytest.raises(OutOfTurnError):
+    assert engine.void(PLACE, Tensor.COUNTS) == VoidPromise(PLACE.study, 0, Tensor.COUNTS, 0, 0)
+    with pytest.raises(WrongPhaseError):
         engine.void(replace(PLACE, attempt=2), Tensor.COUNTS)
 
 
@@ -521,7 +523,9 @@ def test_whatever_write_fails_for_a_while_nothing_is_lost_and_no_attempt_used_up
 
     def life(number):
         folder = tmp_path / str(number)
-        engine = Engine(Store.in_folder(folder), Spool(folder / "spool"), Metrics(), clock, summed=lambda *_: None)
+        engine = Engine(
+            Store.in_folder(folder), Spool(folder / "spool"), CoordinatorMetrics(), clock, summed=lambda *_: None
+        )
         try:
             engine.create(STUDY.canonical())
             engine.start_study("tiny")
@@ -611,7 +615,7 @@ def test_an_upload_whose_attempt_ends_while_it_is_checked(engine, monkeypatch):
         return real(path, kind)
 
     monkeypatch.setattr(intake, "check_content", late)
-    with pytest.raises(OutOfTurnError, match="round 0, attempt 1 is not the current one"):
+    with pytest.raises(WrongPhaseError, match="round 0, attempt 1 is not the current one"):
         send(engine, STUDY.silos[0], Tensor.COUNTS, counts())
     assert not engine._spool._folder(PLACE).exists()
 
@@ -714,7 +718,7 @@ def test_who_was_told_of_the_end_stays_told(engine, make_engine):
 
 
 def test_a_word_about_another_place_is_out_of_turn(engine):
-    with pytest.raises(OutOfTurnError, match="round 0, attempt 2 is not the current one"):
+    with pytest.raises(WrongPhaseError, match="round 0, attempt 2 is not the current one"):
         answer_all(engine, Place(STUDY.digest, 0, 2))
     with pytest.raises(UnknownStudyError):
         answer_all(engine, Place("f" * 64, 0, 1))
@@ -1011,11 +1015,11 @@ def test_an_upload_that_is_complete_too_late_is_refused_and_not_added(many, cloc
     many.until(lambda s: s.waiting_for == ("south",), silent=("south",))
     clock.now += many.study.deadlines.train
     until(lambda: many.status.phase == "sign")
-    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+    with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
         many.engine.finish_upload(header, b"signature")
-    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+    with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
         many.engine.finish_upload(header, b"signature")
-    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+    with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
         many.engine.expect(header)
     assert [path.name for path in added] == [f"{silo}.sealed" for silo in ("east", "north", "polar", "west")]
     assert many.engine.poll("south", "one", 0).task is Task.WAIT
@@ -1027,7 +1031,7 @@ def test_a_confirmation_of_who_was_lost_is_refused(many, clock):
     many.engine.poll("south", "two", 0)
     place = Place(many.study.digest, 0, 1)
     for said in ({"model": "m"}, {"dispute": "data"}):
-        with pytest.raises(OutOfTurnError, match="south is not in the roster, or was set aside"):
+        with pytest.raises(WrongPhaseError, match="south is not in the roster, or was set aside"):
             many.engine.confirm("south", Confirm(place, Task.OPEN, Tensor.COUNTS, **said))
     many.until(lambda s: s.round == 1, silent=("south",))
     assert many.models["south"] != many.models["west"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.intake import Intake
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import ContentConflictError, Store
 from crypto.errors import FrameError
@@ -41,7 +41,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def intake(store, spool):
-    return Intake(store, spool, Metrics())
+    return Intake(store, spool, CoordinatorMetrics())
 
 
 def header(content=CONTENT, tensor=Tensor.HEADS):
@@ -197,7 +197,7 @@ def test_bytes_of_another_upload_are_not_gone_on_with(intake, spool):
 
 def test_a_restarted_coordinator_goes_on_at_the_same_chunk(intake, store, spool):
     take(intake, header(), CONTENT, 9 * SIZE)
-    again = Intake(store, spool, Metrics())
+    again = Intake(store, spool, CoordinatorMetrics())
     assert again.offset(header()) == 9 * SIZE
     assert take(again, header(), CONTENT) == 9 * SIZE
     again.settle(header(), b"signature")

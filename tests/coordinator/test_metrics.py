@@ -8,7 +8,7 @@ import urllib.request
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 
 NAMES = {
     "fedward_coordinator_attempts": ("outcome",),
@@ -36,7 +36,7 @@ NAMES = {
 
 
 def test_the_names_and_labels_are_these():
-    made = [metric for metric in vars(Metrics()).values() if not isinstance(metric, CollectorRegistry)]
+    made = [metric for metric in vars(CoordinatorMetrics()).values() if not isinstance(metric, CollectorRegistry)]
     assert {metric._name: metric._labelnames for metric in made} == NAMES
 
 
@@ -61,6 +61,6 @@ def test_a_running_server_exposes_them_all(server, scene):
 
 
 def test_two_coordinators_in_one_process_do_not_share_them():
-    one, two = Metrics(), Metrics()
+    one, two = CoordinatorMetrics(), CoordinatorMetrics()
     one.attempts.labels("committed").inc()
     assert two.registry.get_sample_value("fedward_coordinator_attempts_total", {"outcome": "committed"}) is None

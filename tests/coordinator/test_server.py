@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from coordinator import engine as engines
 from coordinator.config import CoordinatorConfig
-from coordinator.server import SERVICES, Revoked, Server
+from coordinator.server import SERVICES, RevocationCheck, Server
 from crypto.pki.certificates import Trust
 from policies.plan.release import plan
 from protos import chunks
@@ -50,7 +50,7 @@ def test_a_certificate_is_checked_again_only_when_the_lists_change(tmp_path, mon
     trust = Trust.load(home / "authority.pem")
     examine = trust.examine
     monkeypatch.setattr(trust, "examine", lambda one: checked.append(one) or examine(one))
-    revoked = Revoked(trust)
+    revoked = RevocationCheck(trust)
     assert [revoked(pem) for _ in range(3)] == [False] * 3
     assert len(checked) == 1
     online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")

@@ -7,7 +7,7 @@ import errno
 import pytest
 import structlog
 
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.shortages import MACHINE, STEADY_SECONDS, WAITS, Shortages
 from support.clocks import Clock
 
@@ -23,7 +23,7 @@ def clock():
 
 @pytest.fixture
 def shortages(clock):
-    return Shortages(Metrics(), clock)
+    return Shortages(CoordinatorMetrics(), clock)
 
 
 def value(shortages, name, **labels):

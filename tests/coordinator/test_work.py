@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.events import Passed, Restarted, Stopped
-from coordinator.core.round import OutOfTurnError, step
+from coordinator.core.events import Passed, Restarted, RoundStopped
+from coordinator.core.round import WrongPhaseError, step
 from coordinator.core.state import OVER, SPARING, Phase
 from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
@@ -116,7 +116,7 @@ def test_nobody_is_asked_in_a_pause(phase):
 def test_who_has_left_hears_it_even_in_a_pause_and_once():
     state, _ = start(create(script_of(STUDY)), 0.0)
     place = state.round.place
-    for event in (refuse(place, WEST), accept(place, NORTH), accept(place, SOUTH), Stopped("x")):
+    for event in (refuse(place, WEST), accept(place, NORTH), accept(place, SOUTH), RoundStopped("x")):
         state, _ = advance(state, event, 1.0)
     state, _ = pause(state, "paused by ops", 1.0)
     work = work_in(state, WEST, told=False)
@@ -155,9 +155,9 @@ def test_who_was_lost_is_asked_for_nothing_and_given_nothing(phase):
     round_, _ = step(reach(phase, offer(silos=FIVE)), Restarted("south", "new"), 0.0)
     assert work_in(replace(state, round=round_), "south", told=False) is None
     for one in PARTS.get(phase, ()):
-        with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+        with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
             check_fetch(round_, "south", round_.tensor, one.kind, one.silo)
-    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+    with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
         check_upload(round_, STUDY, upload(round_.place, "south", Tensor.HEADS).header)
 
 
@@ -172,7 +172,7 @@ def test_participants_fetch_each_other_s_shares_once_and_not_those_of_the_lost()
     others = ("east", "polar", "south", "west")
     assert (work.participants, work.parts) == (others, tuple(part(silo, Note.SHARES) for silo in others))
     assert len(work.roster) == 5
-    with pytest.raises(OutOfTurnError, match="there is no shares of north for west to fetch"):
+    with pytest.raises(WrongPhaseError, match="there is no shares of north for west to fetch"):
         check_fetch(round_, "west", None, Note.SHARES, "north")
     second = replace(state, round=reach(Phase.GATHER, cursor=1))
     assert work_in(second, WEST, told=False).parts == ()
@@ -186,9 +186,9 @@ def test_who_adds_again_fetches_every_upload_of_the_sum_as_it_was_signed():
     for silo in STUDY.silos:
         assert check_fetch(state.round, NORTH, Tensor.HEADS, "ckks", silo) == ("heads", silo)
     for tensor, kind, silo in ((Tensor.ENCODER, "ckks", SOUTH), (Tensor.HEADS, "ring32", SOUTH)):
-        with pytest.raises(OutOfTurnError, match="to fetch"):
+        with pytest.raises(WrongPhaseError, match="to fetch"):
             check_fetch(state.round, NORTH, tensor, kind, silo)
-    with pytest.raises(OutOfTurnError, match="to fetch"):
+    with pytest.raises(WrongPhaseError, match="to fetch"):
         check_fetch(reach(Phase.OPEN), NORTH, Tensor.HEADS, "ckks", SOUTH)
 
 
@@ -216,21 +216,23 @@ def test_what_may_be_fetched_when(phase, kind, of_silo):
     if (kind, of_silo) in {(one.kind, one.silo) for one in PARTS.get(phase, ())}:
         slot, file = SLOTS[kind]
         assert check_fetch(round_, NORTH, round_.tensor, kind, of_silo) == (slot, file or of_silo)
-        with pytest.raises(OutOfTurnError, match="elsewhere is not in the roster"):
+        with pytest.raises(WrongPhaseError, match="elsewhere is not in the roster"):
             check_fetch(round_, "elsewhere", round_.tensor, kind, of_silo)
     elif phase in (Phase.OFFER, Phase.WAIT):
-        with pytest.raises(OutOfTurnError, match="north is not in the roster"):
+        with pytest.raises(WrongPhaseError, match="north is not in the roster"):
             check_fetch(round_, NORTH, round_.tensor, kind, of_silo)
     else:
         of = of_silo or "the coordinator"
-        with pytest.raises(OutOfTurnError, match=f"in the phase {phase} there is no {kind} of {of} for north to fetch"):
+        with pytest.raises(
+            WrongPhaseError, match=f"in the phase {phase} there is no {kind} of {of} for north to fetch"
+        ):
             check_fetch(round_, NORTH, round_.tensor, kind, of_silo)
 
 
 @pytest.mark.parametrize(("kind", "of_silo"), [("sum", ""), (Note.REVEAL, SOUTH)])
 @pytest.mark.parametrize("tensor", [Tensor.ENCODER, None])
 def test_what_belongs_to_another_tensor_is_not_there(kind, of_silo, tensor):
-    with pytest.raises(OutOfTurnError):
+    with pytest.raises(WrongPhaseError):
         check_fetch(reach(Phase.OPEN), NORTH, tensor, kind, of_silo)
 
 
@@ -252,18 +254,18 @@ def test_a_note_is_taken_from_whom_its_phase_asks_alone(phase, kind):
         if asked:
             check_upload(round_, STUDY, note(kind, silo))
         else:
-            with pytest.raises(OutOfTurnError, match=r"waits for no such note|is not in the roster"):
+            with pytest.raises(WrongPhaseError, match=r"waits for no such note|is not in the roster"):
                 check_upload(round_, STUDY, note(kind, silo))
 
 
 def test_a_reveal_of_another_tensor_is_not_taken():
-    with pytest.raises(OutOfTurnError, match="the phase reveal waits for no such note from north"):
+    with pytest.raises(WrongPhaseError, match="the phase reveal waits for no such note from north"):
         check_upload(reach(Phase.REVEAL), STUDY, replace(note(Note.REVEAL, NORTH), tensor=Tensor.ENCODER))
 
 
 def test_a_note_is_not_taken_twice():
     round_, _ = step(reach(Phase.GREET), upload(Place("5" * 64, 1, 1), NORTH, Note.GREETING), 0.0)
-    with pytest.raises(OutOfTurnError, match="the phase greet waits for no such note from north"):
+    with pytest.raises(WrongPhaseError, match="the phase greet waits for no such note from north"):
         check_upload(round_, STUDY, note(Note.GREETING, NORTH, 101))
 
 
@@ -298,9 +300,9 @@ def test_a_tensor_has_the_size_that_the_study_implies():
         with pytest.raises(ValueError, match=sentence):
             check_upload(round_, STUDY, replace(header, **{field: value}))
     for phase in (Phase.SHARE, Phase.CATCH_UP, Phase.EXCHANGE, Phase.SIGN, Phase.OPEN):
-        with pytest.raises(OutOfTurnError, match=f"the phase {phase} does not gather heads"):
+        with pytest.raises(WrongPhaseError, match=f"the phase {phase} does not gather heads"):
             check_upload(reach(phase), STUDY, header)
-    with pytest.raises(OutOfTurnError, match="elsewhere is not in the roster"):
+    with pytest.raises(WrongPhaseError, match="elsewhere is not in the roster"):
         check_upload(round_, STUDY, replace(header, silo="elsewhere"))
 
 

@@ -2,7 +2,7 @@ import math
 from types import SimpleNamespace
 
 from deploy.demo import gather
-from deploy.demo.report_data import Interval
+from deploy.demo.report_data import NoisedFigure
 from protos.messages import Tensor
 from protos.status import PhaseTime, UploadSize
 
@@ -18,9 +18,9 @@ def result(**changes):
 def test_a_domain_keeps_every_figure_under_its_own_name():
     figures = {name: {**KNOWN, "value": 0.1 * i} for i, name in enumerate(("auc", "accuracy", "balanced_accuracy"))}
     domain = gather.sealed_domain(result(**figures))
-    assert domain.patients == Interval(40.2, 30.0, 50.0)
+    assert domain.patients == NoisedFigure(40.2, 30.0, 50.0)
     assert (domain.auc.value, domain.accuracy.value, domain.balanced_accuracy.value) == (0.0, 0.1, 0.2)
-    assert domain.calibration == Interval(0.8, 0.7, 0.9)
+    assert domain.calibration == NoisedFigure(0.8, 0.7, 0.9)
 
 
 def test_figures_that_nobody_can_tell_are_none():

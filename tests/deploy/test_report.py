@@ -9,15 +9,15 @@ from rich.console import Console
 
 from deploy.demo.report import print_terminal, render, size
 from deploy.demo.report_data import (
-    Interval,
-    Method,
+    MethodRow,
+    NoisedFigure,
     PersonalResult,
-    Phase,
     ReportData,
     RoundBytes,
     SealedDomain,
     SiloBudget,
     TensorBytes,
+    WorkSeconds,
 )
 
 DATA = ReportData(
@@ -33,23 +33,23 @@ DATA = ReportData(
     budgets=(SiloBudget("one", 3.9, 3.9, 8.0), SiloBudget("two", 3.8, 3.8, 4.0)),
     seconds=12.0,
     methods=(
-        Method("FedWard", "ours", (0.81, 0.79), 3.9),
-        Method("alone", "none", (0.75, 0.70), None, ((0.7, 0.8), (0.6, 0.75))),
+        MethodRow("FedWard", "ours", (0.81, 0.79), 3.9),
+        MethodRow("alone", "none", (0.75, 0.70), None, ((0.7, 0.8), (0.6, 0.75))),
     ),
     sealed=(
         SealedDomain(
-            Interval(61.7, 50.0, 70.0),
-            Interval(0.8, 0.7, 0.9),
-            Interval(0.88, 0.81, 0.93),
-            Interval(0.75, 0.65, 0.85),
-            Interval(0.05, 0.0, 0.12),
-            Interval(0.97, 0.81, 1.21),
+            NoisedFigure(61.7, 50.0, 70.0),
+            NoisedFigure(0.8, 0.7, 0.9),
+            NoisedFigure(0.88, 0.81, 0.93),
+            NoisedFigure(0.75, 0.65, 0.85),
+            NoisedFigure(0.05, 0.0, 0.12),
+            NoisedFigure(0.97, 0.81, 1.21),
         ),
-        SealedDomain(Interval(3.0, 0.0, 9.0), None, None, None, None, None),
+        SealedDomain(NoisedFigure(3.0, 0.0, 9.0), None, None, None, None, None),
     ),
     uploads=(TensorBytes("heads", "CKKS", 300, 65536, 3),),
     rounds=(RoundBytes(0, 1000, 2000), RoundBytes(1, 65536, 90000)),
-    phases=(Phase("training", 5.0), Phase("sums", 1.0)),
+    phases=(WorkSeconds("training", 5.0), WorkSeconds("sums", 1.0)),
     personal=(PersonalResult("one", 0.8, 0.82),),
     settings=(("rounds", "2"),),
 )
@@ -189,7 +189,7 @@ def test_sizes_are_short(count, text):
 
 def test_data_that_does_not_fit_together_is_refused():
     with pytest.raises(ValueError, match="one AUC per domain"):
-        replace(DATA, methods=(Method("x", "", (0.5,)),))
+        replace(DATA, methods=(MethodRow("x", "", (0.5,)),))
     with pytest.raises(ValueError, match="one entry per domain"):
         replace(DATA, sealed=DATA.sealed[:1])
     with pytest.raises(ValueError, match="budget of one silo"):

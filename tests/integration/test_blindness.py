@@ -31,8 +31,8 @@ from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.releases.encoder import UPDATE_STEPS
-from silo_agent.metrics import Metrics
-from silo_agent.protocol.client import Client, Stopped
+from silo_agent.metrics import AgentMetrics
+from silo_agent.protocol.client import AskedToStop, Client
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from silo_agent.protocol.session import Session
 from support.memory import WINDOW, encodings, search, search_files, search_memory
@@ -96,7 +96,7 @@ class Silos:
                 columns=(),
             ),
         )
-        metrics = Metrics()
+        metrics = AgentMetrics()
         gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics, require_approved=approved)
         session = secrets.token_hex(16)
         client = Client(f"127.0.0.1:{self._federation.port}", credential, session, self.stop, lambda _: None)
@@ -129,7 +129,7 @@ class Silos:
     def _run(self, agent):
         try:
             agent.run(self.stop, until_finished=True)
-        except Stopped:
+        except AskedToStop:
             pass
         except BaseException as error:
             self.errors.append(error)

@@ -27,14 +27,14 @@ from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import LedgerRolledBackError
 from policies.ledger.chain import Genesis
-from policies.ledger.cosign import Cosigned
+from policies.ledger.cosign import CosignatureFile
 from policies.ledger.events import Debit, InForce
 from policies.ledger.ledger import Ledger, read_history
 from policies.plan.release import Release, plan
 from protos.checkpoints import SignedCheckpoint
 from protos.messages import Place, Tensor
 from silo_agent.gate import Gate, Order, open_ledger
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy, signers
 from silo_agent.oversight.recovery import recover
 from silo_agent.protocol.client import WentBackRefused
@@ -154,7 +154,7 @@ class World:
         store = Store.in_folder(self.folder / "hub")
         state = keyed(self.ledger.parent / "state")
         try:
-            gate = Gate(self.party["north"], policy, self.ledger, state, Metrics(), require_approved=approved)
+            gate = Gate(self.party["north"], policy, self.ledger, state, AgentMetrics(), require_approved=approved)
             try:
                 hub = BelievingHub(Checkpoints(store.engine), self.party["hub"], self.trust)
                 witness = BelievingWitness(self.folder / "south", self.party["south"])
@@ -240,7 +240,7 @@ class World:
             *_, told_length, told_spent = said[-1].split()
             assert spent >= float(told_spent), "a crash refunded"
             assert length >= int(told_length)
-        for item in Cosigned(self.ledger).latest():
+        for item in CosignatureFile(self.ledger).latest():
             assert item.checkpoint.epsilon <= spent
 
     def epsilon(self) -> float:
@@ -367,7 +367,7 @@ def test_older_copies_put_back_give_nothing_back(root, party, case, ago):
         assert world.draws == draws, "computed on an older copy"
         with pytest.raises(LedgerRolledBackError), world.at_work(first):
             pass
-        checkpoints = [item.checkpoint for item in Cosigned(world.ledger).latest()]
+        checkpoints = [item.checkpoint for item in CosignatureFile(world.ledger).latest()]
         with open_ledger(world.ledger, load_policy(first), world.party["north"]) as ledger:
             recover(ledger, party["north"], checkpoints, "A. Weber")
             assert ledger.spent() >= spent >= world.epsilon()

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from policies.accounting import accountant, totals
 from policies.errors import BudgetRefused, LedgerMismatchError, LedgerRolledBackError, LedgerWriteError
 from policies.ledger.chain import Genesis
-from policies.ledger.cosign import Cosignature, Cosigned, advance, check, gap
+from policies.ledger.cosign import Cosignature, CosignatureFile, advance, check, gap
 from policies.ledger.events import EXHAUSTED, EntryRef, InForce, Recovery
 from policies.ledger.ledger import Debit, Ledger, read_history, read_ledger
 from policies.plan.cost import Cost
@@ -188,7 +188,7 @@ def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
             data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=()
         ),
     )
-    chance, kept = random.Random(seed), Cosigned(path)  # noqa: S311 - which order, nothing secret
+    chance, kept = random.Random(seed), CosignatureFile(path)  # noqa: S311 - which order, nothing secret
     with opened(path, 4.0) as ledger:
         failpoints.watch(ledger)
         for number in range(5):
@@ -235,7 +235,7 @@ def require_what_was_said(path: Path, said: list[str]) -> None:
             ledger.charge(release(number, "whatever policy"))
         assert ledger.head == head, "charged twice"
         signed = [int(length) for action, _, length, _ in done if action == "cosign"]
-        kept = Cosigned(path).latest()
+        kept = CosignatureFile(path).latest()
         for item in kept:
             ledger.require(item.checkpoint.head)
         assert max([item.checkpoint.head.sequence for item in kept], default=-1) >= max(signed, default=-1)

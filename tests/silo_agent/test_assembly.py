@@ -27,7 +27,7 @@ from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from silo_agent.gate import Gate
 from silo_agent.learning.personal.process import Job
-from silo_agent.protocol.client import Stopped
+from silo_agent.protocol.client import AskedToStop
 from silo_agent.protocol.ledgers.witnessing import Witness
 from silo_agent.storage.approvals import approvals, approve, withdraw
 from silo_agent.storage.errors import StateError
@@ -74,7 +74,7 @@ def coordinator(monkeypatch):
 
     def poll():
         if not client.work:
-            raise Stopped
+            raise AskedToStop
         return real()
 
     client.poll = poll
@@ -393,7 +393,7 @@ def test_the_daily_look_begins_with_the_agent_and_ends_with_it(config, coordinat
     def poll():
         looked.clear()
         assert looked.wait(300)
-        raise Stopped
+        raise AskedToStop
 
     client.poll = poll
     run_agent(config)

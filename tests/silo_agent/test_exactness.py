@@ -25,7 +25,7 @@ from coordinator.server import Server
 from policies.plan.release import plan
 from protos.messages import Tensor
 from silo_agent.learning.releases.heads import HEAD_STEP, HEAD_TOLERANCE
-from silo_agent.protocol.client import Client, Stopped
+from silo_agent.protocol.client import AskedToStop, Client
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
@@ -187,7 +187,7 @@ class Hub:
     def _run(self, agent):
         try:
             agent.run(self.stop, until_finished=True)
-        except Stopped:
+        except AskedToStop:
             pass
         except BaseException as error:
             self.errors.append(error)

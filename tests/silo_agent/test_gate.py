@@ -18,7 +18,7 @@ from policies.documents.policy import load_policy
 from policies.errors import CosignError, LedgerError, LedgerRolledBackError
 from policies.ledger.anchors import Anchors
 from policies.ledger.chain import Genesis
-from policies.ledger.cosign import Cosigned, advance
+from policies.ledger.cosign import CosignatureFile, advance
 from policies.ledger.events import Cleared, EntryRef, Fault, InForce, Recovery
 from policies.ledger.ledger import (
     Debit,
@@ -36,7 +36,7 @@ from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate, Order, open_ledger
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
 from silo_agent.storage.errors import StateError, StateRolledBackError
@@ -84,7 +84,7 @@ class Hospital:
         self.start()
 
     def start(self):
-        self.state, self.metrics = keyed(self.folder / "state"), Metrics()
+        self.state, self.metrics = keyed(self.folder / "state"), AgentMetrics()
         ledger = self.folder / "ledger.sqlite3"
         self.gate = Gate(
             self.credential, self.policy, ledger, self.state, self.metrics, require_approved=self.require_approved
@@ -881,9 +881,9 @@ def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credenti
         hospital.gate.keep_cosigned([cosigned(made_up, coordinator, credentials["south"])])
     with pytest.raises(SignatureRefused):
         hospital.gate.keep_cosigned([replace(good, stated_signature=good.signature)])
-    assert Cosigned(hospital.folder / "ledger.sqlite3").latest() == ()
+    assert CosignatureFile(hospital.folder / "ledger.sqlite3").latest() == ()
     hospital.gate.keep_cosigned([good, cosign(hospital, coordinator)])
-    signers = [item.signer for item in Cosigned(hospital.folder / "ledger.sqlite3").latest()]
+    signers = [item.signer for item in CosignatureFile(hospital.folder / "ledger.sqlite3").latest()]
     assert signers == ["fedward://coordinator/hub", "fedward://silo/south"]
 
 
@@ -1020,14 +1020,14 @@ def test_a_cosigner_that_was_put_back_itself_can_go_on(hospital, coordinator):
         advance(remembered, gate.checkpoint())
     gate.keep_cosigned([cosigned(remembered, coordinator, hospital.credential)])
     assert advance(remembered, gate.checkpoint()).head == gate.ledger.head
-    (kept,) = Cosigned(hospital.folder / "ledger.sqlite3").latest()
+    (kept,) = CosignatureFile(hospital.folder / "ledger.sqlite3").latest()
     assert kept.checkpoint.head.sequence > remembered.head.sequence, "the newest stays kept"
 
 
 def test_what_is_known_is_not_written_again(hospital, coordinator, monkeypatch):
     told = cosign(hospital, coordinator)
     hospital.gate.keep_cosigned([told])
-    monkeypatch.setattr(Cosigned, "keep", lambda *_: pytest.fail("written again"))
+    monkeypatch.setattr(CosignatureFile, "keep", lambda *_: pytest.fail("written again"))
     hospital.gate.keep_cosigned([told])
 
 
@@ -1040,7 +1040,7 @@ def test_a_head_that_was_lost_and_recovered_says_nothing_about_later_charges(ope
     for _ in range(3):
         hospital.gate.ledger.note("refresh", "case")
     hospital.gate.keep_cosigned(hospital.ask())
-    lost = [item.checkpoint for item in Cosigned(path).latest()]
+    lost = [item.checkpoint for item in CosignatureFile(path).latest()]
     hospital.close()
     path.write_bytes(older)
     with open_ledger(path, load_policy(hospital.policy), hospital.credential) as ledger:
@@ -1063,7 +1063,7 @@ def test_signatures_planted_in_the_kept_file_are_refused_at_the_start(hospital, 
     planted = [replace(item, signer=one.identity.uri, signature=b"no") for item, one in pairs]
     hospital.close()
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
-    Cosigned(hospital.folder / "ledger.sqlite3").keep(planted)
+    CosignatureFile(hospital.folder / "ledger.sqlite3").keep(planted)
     with pytest.raises(SignatureRefused):
         hospital.start()
     hospital.state.close()

@@ -79,7 +79,7 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
         def run():
             try:
                 south.agent.run(stop)
-            except clients.Stopped:
+            except clients.AskedToStop:
                 ended.append("stopped")
             except BaseException as fault:  # noqa: BLE001  # whatever it was, the test is to hear of it
                 ended.append(repr(fault))

@@ -176,6 +176,14 @@ def gathered_twice_of(tensor):
     return begin
 
 
+def opened(scene):
+    """The sum of round 1's heads is open, and somebody has solved them."""
+    signed(scene)
+    scene.coordinator.reveal(scene.place, scene.roster, Tensor.HEADS)
+    scene.coordinator.open(scene.place, scene.roster, Tensor.HEADS)
+    scene.coordinator.solve(scene.place, scene.roster)
+
+
 def revealed(scene):
     """The encoder's sum of round 1 is ready to be opened."""
     if scene.place.round == 0:
@@ -360,6 +368,10 @@ def offers(*, sums: bool) -> Told:
     return told
 
 
+def of_heads(task, tensor=Tensor.HEADS, **others):
+    return lambda scene: [("north", scene.work(task, tensor, "polar", **others))]
+
+
 def greeting(name, content, reason, says="'east'", *, begin=greeted, asked=NORTH_DEALS, fast=False):
     """East's greeting, which is for all later names, is another one."""
     return Lie(f"greeting-{name}", begin, puts(GREETING, "east", content, asked), reason, says, ("east",), fast=fast)
@@ -432,6 +444,7 @@ FOUR_SIGN = asks(Task.SIGN, *FOUR, tensor=Tensor.COUNTS)
 FOR_POLAR = puts(KEYS, "south", changed(KEYS, "north"), asks(Task.TAKE, "polar", actor="south"))
 NO_SHARES = puts(SHARES, "south", gone, asks(Task.CONTRIBUTE, "north", tensor=Tensor.COUNTS))
 NEVER_OFFERED = "never offered the shares of south"
+OTHER_SUM = "names other participants or survivors than this silo has signed"
 NO_PARTICIPANTS = "survivors are not sorted names of the participants"
 LIES = [
     greeting("altered-for-who-deals", changed(GREETING, "east", halfway), "signature", fast=True),
@@ -476,6 +489,16 @@ LIES = [
     length("shorter", lambda content: content[:-1], "frame", "counts of round 0, attempt 1", fast=True),
     length("longer", lambda content: content + b"1", "out_of_turn", "the study implies at most"),
     length("twice-as-long", lambda content: content * 2, "out_of_turn", "the study implies at most"),
+    Lie("heads-solved-for-another-list", opened, of_heads(Task.SOLVE, survivors=FOUR), "out_of_turn", OTHER_SUM),
+    Lie(
+        "heads-adopted-for-another-list",
+        opened,
+        of_heads(Task.ADOPT, survivors=FOUR),
+        "out_of_turn",
+        OTHER_SUM,
+        fast=True,
+    ),
+    Lie("heads-of-another-tensor", opened, of_heads(Task.ADOPT, tensor=Tensor.ENCODER), "out_of_turn", "heads is due"),
     # Heads are in CKKS whatever the encoder is in.
     *sums(Tensor.HEADS, "ring32", fast=True),
     *sums(Tensor.ENCODER, "ring32", fast=True),

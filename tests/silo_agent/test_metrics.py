@@ -3,14 +3,14 @@ from datetime import UTC, datetime
 from prometheus_client import generate_latest
 
 from crypto.pki.joining.renewal import Times
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 
 FORBIDDEN = ("norm", "loss", "auc", "patients", "weight", "path", "explanation")
 LABELS = {"reason", "study", "name", "task", "tensor", "kind", "le"}
 
 
 def touched():
-    metrics = Metrics()
+    metrics = AgentMetrics()
     metrics.refusals.labels("budget_spent").inc()
     metrics.round.labels("0123456789ab").set(3)
     metrics.info.labels("0123456789ab", "heart").set(1)
@@ -60,11 +60,11 @@ def test_what_is_scraped_says_what_was_counted():
 
 def test_two_agents_in_one_process_do_not_share_numbers():
     touched()
-    assert Metrics().registry.get_sample_value("fedward_silo_epsilon_spent") == 0
+    assert AgentMetrics().registry.get_sample_value("fedward_silo_epsilon_spent") == 0
 
 
 def test_the_age_of_the_last_verification_runs_on_a_clock_that_nobody_sets(monkeypatch):
-    metrics, now = Metrics(), [100.0]
+    metrics, now = AgentMetrics(), [100.0]
     monkeypatch.setattr("silo_agent.metrics.monotonic", lambda: now[0])
 
     def age():

@@ -39,9 +39,9 @@ class CrashPoints:
         """Stand between the program and its disk, for the life of the process."""
         os.fsync = self._counted(os.fsync, lambda handle: f"sync {_name(handle)}")  # type: ignore[assignment]  # the same, counted
         self._watch_transactions()
-        from policies.ledger.store import Store  # noqa: PLC0415  # only once the counting is in place
+        from policies.ledger.store import LedgerFile  # noqa: PLC0415  # only once the counting is in place
 
-        Store.append = self._counted(Store.append, lambda *_: "ledger")  # type: ignore[method-assign]  # the same, counted
+        LedgerFile.append = self._counted(LedgerFile.append, lambda *_: "ledger")  # type: ignore[method-assign]  # the same, counted
 
     def _watch_transactions(self) -> None:
         changed: set[int] = set()

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy.engine.default import DefaultDialect
 
 from policies.errors import LedgerShortError
-from policies.ledger.store import Store
+from policies.ledger.store import LedgerFile
 from support.failpoints import WATCHED, _writes
 
 ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO)
@@ -45,7 +45,7 @@ class FailingWrites:
         if owner is DefaultDialect:
             msg = "database or disk is full"
             raise sqlite3.OperationalError(msg)
-        if owner is Store:
+        if owner is LedgerFile:
             msg = "the ledger's disk is full"
             raise LedgerShortError(msg)
         number = ERRORS[self.passed % len(ERRORS)]

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy.engine.default import DefaultDialect
 
 from policies.ledger.ledger import Ledger
-from policies.ledger.store import Store
+from policies.ledger.store import LedgerFile
 
 Say = Callable[[str], None]
 WATCHED = (
@@ -30,7 +30,7 @@ WATCHED = (
     (os, "link"),
     (Path, "replace"),
     (DefaultDialect, "do_commit"),
-    (Store, "append"),
+    (LedgerFile, "append"),
 )
 """What writes, and what makes durable: of files, of the agent's and the coordinator's database, of the ledger."""
 _WRITING = os.O_WRONLY | os.O_RDWR

@@ -38,7 +38,7 @@ from protos.messages import (
 )
 from protos.steps import SUM, Note, Task
 from silo_agent.agent import Agent
-from silo_agent.protocol.client import Stopped
+from silo_agent.protocol.client import AskedToStop
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
 from support.steps import ADDED, SUMMED
@@ -105,7 +105,7 @@ class LocalClient:
         return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
 
     def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
-        raise Stopped
+        raise AskedToStop
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         if self.on_upload is not None:

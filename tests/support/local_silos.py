@@ -18,7 +18,7 @@ from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.personal.process import train_up_to
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
 from silo_agent.storage.folders import StudyFolder
@@ -73,7 +73,7 @@ class LocalSilo:
         self.start()
 
     def start(self) -> None:
-        entropy, self.metrics = SystemEntropy(), Metrics()
+        entropy, self.metrics = SystemEntropy(), AgentMetrics()
         self.state = keyed(self.folder / "state")
         self.gate = Gate(
             self.credential,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
-from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Returned, Stopped, Uploaded
+from coordinator.core.events import (
+    Added,
+    Answered,
+    Complained,
+    Confirmed,
+    Event,
+    Passed,
+    Returned,
+    RoundStopped,
+    Uploaded,
+)
 from coordinator.core.round import open_round, step
 from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Listed, Phase, PhaseLimits, Round, Vouched
 from protos.messages import Answer, Confirm, Member, Part, Place, Tensor, UploadHeader
@@ -156,7 +166,7 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
     if state is None:
         state = with_one_behind() if phase in CATCHING_UP else with_a_void() if phase is Phase.VOID else offer()
     if phase is Phase.ABORTED:
-        return step(state, Stopped("enough"), now)[0]
+        return step(state, RoundStopped("enough"), now)[0]
     if phase is Phase.WAIT:
         return step(state, Passed(), now=max(now, state.deadline))[0]
     steps = 0

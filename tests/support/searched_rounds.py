@@ -19,7 +19,7 @@ from typing import NamedTuple
 from coordinator.core import study as studies
 from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Restarted, Returned, Uploaded
 from coordinator.core.missed import LISTED_SECONDS, Missed
-from coordinator.core.round import OutOfTurnError
+from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits, Round
 from coordinator.core.study import LIVE, Progress, Script
 from protos import record
@@ -269,7 +269,7 @@ class RoundSearch:
         """The study after an event; nothing if the core refuses it. A clock that only a deadline moves begins at 0."""
         try:
             progress, _ = studies.advance(state.progress, event, now)
-        except OutOfTurnError:
+        except WrongPhaseError:
             return
         yield words, self._settled(state, progress), fair
 

@@ -32,7 +32,7 @@ from silo_agent.core import turns
 from silo_agent.core.bonds import Bonds
 from silo_agent.core.turns import Turn
 from silo_agent.errors import SiloError
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol import attempt as attempts
 from silo_agent.protocol import recounting, tasks
 from silo_agent.protocol.attempt import Attempt, Running
@@ -277,7 +277,7 @@ class SearchedSilo:
             promises=self._promises, anchored=SimpleNamespace(require=lambda _: None, count=lambda _: 0), files=None
         )
         self._session = _Session(world.study.digest, self.name)
-        self._tasks = _Tasks(self, self, state, Metrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
+        self._tasks = _Tasks(self, self, state, AgentMetrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
         self._tasks._mail = self  # type: ignore[assignment]
         self._sealed, self._noted, self._said = 0, False, Said()
         self._running = Running(world.study, None, self._session, Standing(Turn(PLAN), None))  # type: ignore[arg-type]
@@ -462,7 +462,7 @@ def attempts_ref(place: Place, roster: str) -> Any:
 
 def void_of(world: World, through: int, after: int, signers: int) -> messages.Void:
     """The promises of these silos to reveal nothing up to an attempt."""
-    message = voids.Void(world.study.digest, 0, str(TENSOR), through, after).to_sign()
+    message = voids.VoidPromise(world.study.digest, 0, str(TENSOR), through, after).to_sign()
     names = world.named(signers)
     given = tuple(Signature(name, signature_of(name, message)) for name in names)
     return messages.Void(through, given, tuple(name.encode() for name in names))
@@ -470,7 +470,7 @@ def void_of(world: World, through: int, after: int, signers: int) -> messages.Vo
 
 def proof_of(world: World, attempt: int, signers: int) -> messages.Spoilt:
     """The statements of these silos that the sum of an attempt is spoilt. The list is that of all silos."""
-    message = statements.Spoilt(world.study.digest, 0, attempt, str(TENSOR), world.names, SUM_DIGEST).to_sign()
+    message = statements.SpoiltStatement(world.study.digest, 0, attempt, str(TENSOR), world.names, SUM_DIGEST).to_sign()
     names = world.named(signers)
     given = tuple(Signature(name, signature_of(name, message)) for name in names)
     pems = tuple(name.encode() for name in names)

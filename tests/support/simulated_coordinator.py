@@ -32,7 +32,7 @@ from coordinator.core.events import (
     Returned,
     Uploaded,
 )
-from coordinator.core.round import OutOfTurnError
+from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import Phase, Round
 from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
@@ -164,7 +164,7 @@ class SimulatedCoordinator:
             check_present(round_, header.silo)
             if header.silo in round_.waiting_for:
                 self._apply(Uploaded(header, signature))
-        except OutOfTurnError as error:
+        except WrongPhaseError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except (CryptoError, ValueError) as error:
             raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
@@ -172,7 +172,7 @@ class SimulatedCoordinator:
     def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:
         try:
             slot, name = check_fetch(self._round(place), silo, tensor, part.kind, part.silo)
-        except OutOfTurnError as error:
+        except WrongPhaseError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         return self.content[place, slot, name]
 
@@ -253,21 +253,21 @@ class SimulatedCoordinator:
     def _round(self, place: Place) -> Round:
         if self.progress.life not in LIVE or self.round.place != place:
             msg = f"attempt {place.attempt} at round {place.round} is over"
-            raise OutOfTurnError(msg)
+            raise WrongPhaseError(msg)
         return self.round
 
     def _at(self, place: Place, event: Event) -> None:
         try:
             self._round(place)
             self._apply(event)
-        except OutOfTurnError as error:
+        except WrongPhaseError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
 
     def _apply(self, event: Event) -> None:
         try:
             self.progress, effects = studies.advance(self.progress, event, self.now)
         except StudyStateError as error:
-            raise OutOfTurnError(str(error)) from None
+            raise WrongPhaseError(str(error)) from None
         for effect in effects:
             self._perform(effect)
 

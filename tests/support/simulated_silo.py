@@ -44,7 +44,7 @@ from silo_agent.agent import Agent
 from silo_agent.gate import Gate, Order
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Opened
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.client import CallRefused
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session, session_name
@@ -215,7 +215,7 @@ class _LedgerGate(Gate):
             in_force = load_policy(write_yaml(policy, document))
             Ledger.create(ledger, Genesis.of(in_force))
         self._silo = silo
-        super().__init__(silo.credential, policy, ledger, state, Metrics(), require_approved=approved)
+        super().__init__(silo.credential, policy, ledger, state, AgentMetrics(), require_approved=approved)
 
     def _require_same_policy(self) -> None:
         """Nobody edits the policy here, and to read it at every question would take a quarter of the time."""
@@ -340,7 +340,7 @@ class SimulatedSilo:
             self._client,  # type: ignore[arg-type]  # it stands where the client stands
             self._gate,  # type: ignore[arg-type]  # and this where the gate stands
             self._state,
-            Metrics(),
+            AgentMetrics(),
             learners=lambda study: _Learner(self, self._state.study_folder(study.digest)),  # type: ignore[arg-type, return-value]
             sessions=lambda study: WitnessedSession.of(self, study, self._state.study_folder(study)),
             personal=lambda *_: None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.cosigning import Cosigning
+from coordinator.cosigning import KnownLedgers
 from silo_agent.protocol.ledgers.witnessing import Witness
 
 
@@ -16,7 +16,7 @@ class NoStudies:
         return []
 
 
-class BelievingHub(Cosigning):
+class BelievingHub(KnownLedgers):
     """The coordinator's half."""
 
     def __init__(self, *given, **named):

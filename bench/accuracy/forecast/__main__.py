@@ -25,7 +25,7 @@ import numpy as np
 from bench.accuracy.forecast.cases import CASES, Case
 from bench.accuracy.forecast.measuring import SEED, Result, measured
 from bench.places import DATA
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from silo_agent.forecast.forecast import ForecastInterval
 
 WIDTH: Final = 0.06
@@ -59,7 +59,7 @@ def _all(cases: Sequence[Case], seeds: int, workers: int) -> Iterator[Result]:
         yield from pool.map(measured, *zip(*tasks, strict=True))
 
 
-def figures(results: Sequence[Result]) -> list[Figure]:
+def figures(results: Sequence[Result]) -> list[Criterion]:
     """What is wanted of all studies together."""
     count = len(results)
     least = -(-count * 5 // 6)
@@ -70,16 +70,16 @@ def figures(results: Sequence[Result]) -> list[Figure]:
     named = [one for one in results if one.named]
     right = sum(one.mean < POOR for one in named)
     return [
-        Figure("outcome in the 90 % interval", f">= {least} of {count}", f"{held}", held >= least),
-        Figure("gap to the fit without privacy in its interval", f">= {least} of {count}", f"{gaps}", gaps >= least),
-        Figure("median width of the intervals", f"<= {WIDTH:g}", f"{width:.3f}", width <= WIDTH),
-        Figure(
+        Criterion("outcome in the 90 % interval", f">= {least} of {count}", f"{held}", held >= least),
+        Criterion("gap to the fit without privacy in its interval", f">= {least} of {count}", f"{gaps}", gaps >= least),
+        Criterion("median width of the intervals", f"<= {WIDTH:g}", f"{width:.3f}", width <= WIDTH),
+        Criterion(
             f"studies below {COIN:g} that were not named a coin toss",
             "none",
             ", ".join(missed) or f"none of {len(coins)}",
             not missed,
         ),
-        Figure(
+        Criterion(
             f"of the studies named so, below {POOR:g}",
             f">= {RIGHT:.0%}",
             f"{right} of {len(named)}",

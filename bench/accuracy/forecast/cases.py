@@ -100,8 +100,8 @@ class Case:
         return laws.exam(self.study, seed)[1] if self.kind == "exam" else None
 
     @property
-    def _law(self) -> laws.Cohort:
-        return laws.Cohort(self.sizes, self.shares, self.prevalence, self.spread, self.difference)
+    def _law(self) -> laws.LawOfPatients:
+        return laws.LawOfPatients(self.sizes, self.shares, self.prevalence, self.spread, self.difference)
 
     @property
     def needs_files(self) -> bool:

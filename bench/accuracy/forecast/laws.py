@@ -31,7 +31,7 @@ TESTED = 20_000
 
 
 @dataclass(frozen=True)
-class Cohort:
+class LawOfPatients:
     """Patients by hospital; share of each domain; prevalence; deviation of the logits; how far domains differ."""
 
     sizes: tuple[int, ...]

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from bench.accuracy.real import by_hospital, data_sets
-from bench.accuracy.real.data_sets import SPLITS, DataSet, Official
+from bench.accuracy.real.data_sets import SPLITS, Official, RealDataSet
 from bench.accuracy.real.judging import Judged, Runs
 from bench.accuracy.real.methods import (
     ALONE,
@@ -32,14 +32,14 @@ from bench.accuracy.real.methods import (
     POOLED,
     PRIVATE,
     Everything,
-    Found,
     Key,
+    MethodResults,
 )
 from bench.accuracy.real.processes import through_processes
 from bench.intervals import Gain
 from bench.places import DATA, OUT
 from bench.processes import or_failure
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.simulate.many import each_seed
 from silo_agent.data.errors import DataError
 
@@ -74,7 +74,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.draws < 2:
         parser.error("an interval needs two draws at least")
-    figures: list[Figure] = []
+    figures: list[Criterion] = []
     details: dict[str, object] = {}
     for name in given.only:
         began = time.monotonic()
@@ -101,7 +101,7 @@ def main() -> int:
     return judge("real", figures, details)
 
 
-def collected(data: DataSet, measured: Sequence[Found]) -> dict[Key, Runs]:
+def collected(data: RealDataSet, measured: Sequence[MethodResults]) -> dict[Key, Runs]:
     """Runs by method. What has no noise was measured once for a split, and stands for all draws on it."""
     splits = _splits(data)
     seeds = [one.seed for one in measured]
@@ -117,22 +117,22 @@ def collected(data: DataSet, measured: Sequence[Found]) -> dict[Key, Runs]:
     return {key: runs(key) for key in next(iter(own.values())).by}
 
 
-def judged(name: str, runs: Mapping[Key, Runs], epsilons: Sequence[float]) -> list[Figure]:
+def judged(name: str, runs: Mapping[Key, Runs], epsilons: Sequence[float]) -> list[Criterion]:
     """All figures of one data set."""
     figures = []
     for method in (*OPEN, *PRIVATE):
         of = f"{name}, {method}, no noise" if method in PRIVATE else f"{name}, {method}"
-        figures.append(Figure(of, "shown", _level(runs[method, None]), met=True))
+        figures.append(Criterion(of, "shown", _level(runs[method, None]), met=True))
     for epsilon in epsilons:
         figures += _at(name, runs, epsilon)
     return figures
 
 
-def _at(name: str, runs: Mapping[Key, Runs], epsilon: float) -> list[Figure]:
+def _at(name: str, runs: Mapping[Key, Runs], epsilon: float) -> list[Criterion]:
     own, start = runs[HIERARCHICAL, epsilon], f"{name}, epsilon {epsilon:g}"
     wanted = LEVELS.get((name, epsilon), (None, None))
     figures = [
-        Figure(
+        Criterion(
             f"{start}, mean / worst domain",
             " / ".join("shown" if one is None else f">= {one:.3f}" for one in wanted),
             _level(own),
@@ -142,7 +142,7 @@ def _at(name: str, runs: Mapping[Key, Runs], epsilon: float) -> list[Figure]:
     within = WITHIN.get((name, epsilon), (None, None))
     change, _ = own.less(runs[CENTRAL, None])
     figures.append(
-        Figure(
+        Criterion(
             f"{start}, less {CENTRAL}",
             " / ".join("shown" if one is None else f">= -{one:.3f}" for one in within),
             _change(own, runs[CENTRAL, None]),
@@ -157,11 +157,11 @@ def _at(name: str, runs: Mapping[Key, Runs], epsilon: float) -> list[Figure]:
             wanted_text, met = f">= -({BELOW} + 2 SE)", bool((change >= -(BELOW + 2 * error)).all())
         elif method == FEDAVG:
             wanted_text, met = "> 0 in the mean", bool(change[0] > 0)
-        figures.append(Figure(f"{start}, less {method}", wanted_text, _change(own, other), met))
+        figures.append(Criterion(f"{start}, less {method}", wanted_text, _change(own, other), met))
     change, error = own.less(runs[ALONE, None])
     judged_here = (name, epsilon) in ABOVE_ALONE
     figures.append(
-        Figure(
+        Criterion(
             f"{start}, less {ALONE}",
             "> 2 SE in the mean" if judged_here else "shown",
             _change(own, runs[ALONE, None]),
@@ -170,7 +170,7 @@ def _at(name: str, runs: Mapping[Key, Runs], epsilon: float) -> list[Figure]:
     )
     low, high = RATIOS
     figures.append(
-        Figure(
+        Criterion(
             f"{start}, mean prediction / observed rate",
             f"{low} to {high}",
             f"{own.ratio:.3f} ({CENTRAL} {runs[CENTRAL, None].ratio:.3f})",
@@ -192,7 +192,7 @@ def _detail(runs: Runs) -> dict[str, object]:
     return {"auc": runs.areas.tolist(), "ratios": runs.ratios.tolist(), "counted": runs.counted.tolist()}
 
 
-def _splits(data: DataSet) -> int:
+def _splits(data: RealDataSet) -> int:
     return 1 if isinstance(data.source, Official) else SPLITS
 
 

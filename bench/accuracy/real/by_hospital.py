@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from bench.accuracy import flamby, hospitals
-from bench.accuracy.hospitals import Array, Cohorts, InTurns
+from bench.accuracy.hospitals import Array, HospitalSplit, InTurns
 from bench.intervals import Interval
 from bench.places import DEMO, OUT
 from bench.processes import Ran, budget_figures, federated, or_failure
-from bench.table import Figure
+from bench.table import Criterion
 from deploy.demo.sources import DemoSource, load_source
 from deploy.local.processes import FederationError
 from deploy.local.simulate.many import simulate_seeds
@@ -44,7 +44,7 @@ NEAR = 1.0
 
 
 @dataclass
-class Measured:
+class MethodAccuracy:
     """Accuracy in per cent: for every method one row per split, which is the mean of its draws."""
 
     hospital: dict[str, list[Array]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Measured:
     draws: list[Array] = field(default_factory=list)
     """Of the private study: (draws, hospitals + domains) per split."""
 
-    def add(self, method: str, models: Sequence[hospitals.Scores], cohorts: Cohorts) -> None:
+    def add(self, method: str, models: Sequence[hospitals.Scores], cohorts: HospitalSplit) -> None:
         """What a method says on one split, once per draw."""
         for kind, measure in (
             (self.hospital, hospitals.by_hospital),
@@ -69,7 +69,7 @@ class Measured:
 class ByHospital:
     """What the bench adds to its table: figures, a table of accuracy in Markdown, and every figure of every split."""
 
-    figures: list[Figure]
+    figures: list[Criterion]
     table: list[str]
     details: dict[str, object]
 
@@ -92,10 +92,10 @@ def accuracies(files: Mapping[str, Path], draws: int, *, workers: int, processes
 
 
 def measure(
-    splits: Sequence[Cohorts], ten: Sequence[Cohorts], noised: Sequence[Outcome], clear: Sequence[Outcome]
-) -> Measured:
+    splits: Sequence[HospitalSplit], ten: Sequence[HospitalSplit], noised: Sequence[Outcome], clear: Sequence[Outcome]
+) -> MethodAccuracy:
     """All methods on every split. Of `noised`, each `len(splits)`th outcome is of the same split."""
-    measured = Measured()
+    measured = MethodAccuracy()
     for number, (cohorts, of_ten) in enumerate(zip(splits, ten, strict=True)):
         said = [hospitals.of_model(outcome.model, cohorts) for outcome in noised[number :: len(splits)]]
         measured.add(PRIVATE, said, cohorts)
@@ -109,7 +109,7 @@ def measure(
     return measured
 
 
-def of_rows(scores: hospitals.Scores, cohorts: Cohorts) -> Array:
+def of_rows(scores: hospitals.Scores, cohorts: HospitalSplit) -> Array:
     """Accuracy by hospital, then by domain."""
     return np.concatenate([hospitals.by_hospital(scores, cohorts), hospitals.by_domain(scores, cohorts)])
 
@@ -120,16 +120,16 @@ def run_split(source: DemoSource, files: Mapping[str, Path], name: str) -> Ran:
     return federated(source.study_file, files, hospitals.policy_text(source, name), folder)
 
 
-def private_figures(ran: Ran, cohorts: Cohorts, draws: Array) -> list[Figure]:
+def private_figures(ran: Ran, cohorts: HospitalSplit, draws: Array) -> list[Criterion]:
     """The private study of agents beside the simulated `draws` (draws, hospitals) of its split."""
     mean = hospitals.by_hospital(hospitals.of_model(ran.model, cohorts), cohorts).mean()
     beside, start = draws.mean(axis=1), f"{PRIVATE}, processes"
     shown = f"{mean:.1f} ({beside.min():.1f} to {beside.max():.1f}), {ran.seconds:.0f} s"
     name = f"{start}: mean accuracy of the hospitals, beside {len(beside)} simulated draws"
-    return [Figure(name, "shown", shown, met=True), *budget_figures(ran.budgets, EPSILON, f"{start}: ")]
+    return [Criterion(name, "shown", shown, met=True), *budget_figures(ran.budgets, EPSILON, f"{start}: ")]
 
 
-def public_figures(ran: Ran, simulated: Outcome, cohorts: Cohorts) -> list[Figure]:
+def public_figures(ran: Ran, simulated: Outcome, cohorts: HospitalSplit) -> list[Criterion]:
     """The study without noise of agents beside the simulated one. Raises `FederationError` for another split."""
     check_cohorts(ran, cohorts)
     ours, theirs = (
@@ -137,10 +137,10 @@ def public_figures(ran: Ran, simulated: Outcome, cohorts: Cohorts) -> list[Figur
     )
     apart = float(np.abs(ours - theirs).max())
     name = f"{PUBLIC}, processes: accuracy at a hospital, beside the simulated one"
-    return [Figure(name, f"at most {NEAR:g} apart", f"{apart:.2f}, {ran.seconds:.0f} s", apart <= NEAR)]
+    return [Criterion(name, f"at most {NEAR:g} apart", f"{apart:.2f}, {ran.seconds:.0f} s", apart <= NEAR)]
 
 
-def check_cohorts(ran: Ran, cohorts: Cohorts) -> None:
+def check_cohorts(ran: Ran, cohorts: HospitalSplit) -> None:
     """The agents held out the records that are measured here: without noise their sums say how many.
 
     Raises `FederationError`.
@@ -159,13 +159,13 @@ def flamby_accuracies(centres: Sequence[flamby.Centre]) -> Array:
     return np.asarray(np.mean([flamby.pooled_accuracies(centres, training, s) for s in flamby.SEEDS], axis=0))
 
 
-def figures(measured: Measured, own: Array, silos: Sequence[str]) -> list[Figure]:
+def figures(measured: MethodAccuracy, own: Array, silos: Sequence[str]) -> list[Criterion]:
     """What is wanted of accuracy, and what came."""
     judged = []
     for silo, value, wanted in zip(silos, own, ACCEPTED, strict=True):
         text = f"{wanted:.2f} +- {WITHIN:g}"
         judged.append(
-            Figure(
+            Criterion(
                 f"FLamby's recipe on FLamby's split, {silo}", text, f"{value:.2f}", bool(abs(value - wanted) <= WITHIN)
             )
         )
@@ -177,17 +177,17 @@ def figures(measured: Measured, own: Array, silos: Sequence[str]) -> list[Figure
         for silo, value, against in zip(silos, np.mean(ours, axis=0), np.mean(reference, axis=0), strict=True):
             text = f">= {against:.1f} - {POINTS:g}"
             judged.append(
-                Figure(f"no noise, against {other}, {silo}", text, f"{value:.1f}", bool(value >= against - POINTS))
+                Criterion(f"no noise, against {other}, {silo}", text, f"{value:.1f}", bool(value >= against - POINTS))
             )
     return judged
 
 
-def epsilon_figure(epsilon: float) -> Figure:
+def epsilon_figure(epsilon: float) -> Criterion:
     """What the private study costs a record."""
-    return Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON)
+    return Criterion("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON)
 
 
-def accuracy_table(measured: Measured, rows: Sequence[str]) -> list[str]:
+def accuracy_table(measured: MethodAccuracy, rows: Sequence[str]) -> list[str]:
     """Accuracy of every method by hospital and by domain, with the interval of the private study, in Markdown.
 
     Means over the splits. The first method comes with its interval, and how far the noise alone moves one study of it.
@@ -208,7 +208,7 @@ def ends(values: Array) -> tuple[float, float]:
     return interval.least, interval.most
 
 
-def details(measured: Measured, own: Array, rows: Sequence[str]) -> dict[str, object]:
+def details(measured: MethodAccuracy, own: Array, rows: Sequence[str]) -> dict[str, object]:
     """Every figure of every split."""
     return {
         "rows": rows,
@@ -228,6 +228,6 @@ def noise_deviation(draws: Sequence[Array]) -> Array:
     return np.asarray(np.sqrt(np.mean(variances, axis=0)), np.float64)
 
 
-def _rows(measured: Measured, method: str) -> Array:
+def _rows(measured: MethodAccuracy, method: str) -> Array:
     """(splits, hospitals + domains)."""
     return np.hstack([np.array(measured.hospital[method]), np.array(measured.domain[method])])

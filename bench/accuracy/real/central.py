@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bench.accuracy.hospitals import pooled
 from deploy.local.logistic import design, logistic
-from deploy.local.simulate.outcome import Measured, measure
+from deploy.local.simulate.outcome import RunMetrics, measure
 from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import Study
 from silo_agent.data.records import Records
@@ -39,10 +39,10 @@ def boosting(cohorts: Cohorts, *, seed: int) -> list[Floats]:
     return [np.asarray(model.predict_proba(_with_domain(test))[:, 1]) for test in cohorts.measured]
 
 
-def measured(study: Study, cohorts: Cohorts, seed: int, risks: Sequence[Floats]) -> Measured:
+def measured(study: Study, cohorts: Cohorts, seed: int, risks: Sequence[Floats]) -> RunMetrics:
     """The metrics of risks (n,) of each part of the test records."""
     said = [np.stack([1.0 - own, own], axis=1) for own in risks]
-    return Measured(study, seed, *measure(study, cohorts.measured, said))
+    return RunMetrics(study, seed, *measure(study, cohorts.measured, said))
 
 
 def _with_domain(records: Records) -> Floats:

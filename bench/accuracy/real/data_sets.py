@@ -28,7 +28,7 @@ _HOLDOUT: Final = {"diabetes": 0.3, "adult": 0.05, "heart": 0.34}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Split:
+class TenSplits:
     """Ten splits of the same records, in turns by seed."""
 
     name: str
@@ -52,13 +52,13 @@ class Official:
 
     cohorts: Cohorts
 
-    def draw(self, study: Study, seed: int) -> Cohorts:  # noqa: ARG002 - as of `Split`
+    def draw(self, study: Study, seed: int) -> Cohorts:  # noqa: ARG002 - as of `TenSplits`
         """The cohorts, whatever the seed."""
         return self.cohorts
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class DataSet:
+class RealDataSet:
     """One data set as the bench uses it."""
 
     study: Study
@@ -73,19 +73,19 @@ class DataSet:
     """Share of the patients that an agent holds out of its file. Of Adult they are no test records."""
 
 
-def load(name: str, data: Path, out: Path) -> DataSet:
+def load(name: str, data: Path, out: Path) -> RealDataSet:
     """Prepare one data set; `data` holds the published files, tables are written below `out`."""
     return {"diabetes": _diabetes, "adult": _adult, "heart": _heart}[name](data, out)
 
 
-def _diabetes(data: Path, out: Path) -> DataSet:
+def _diabetes(data: Path, out: Path) -> RealDataSet:
     study = load_study(HERE / "diabetes.yaml")
     files = tables.write(tables.diabetes(data / "diabetes130"), out / "diabetes")
-    source = Split("diabetes", _read(files, study.data, ()), _HOLDOUT["diabetes"])
-    return DataSet(study, source, 60, files, (), _HOLDOUT["diabetes"])
+    source = TenSplits("diabetes", _read(files, study.data, ()), _HOLDOUT["diabetes"])
+    return RealDataSet(study, source, 60, files, (), _HOLDOUT["diabetes"])
 
 
-def _adult(data: Path, out: Path) -> DataSet:
+def _adult(data: Path, out: Path) -> RealDataSet:
     study = load_study(HERE / "adult.yaml")
     files = [
         tables.write(own, out / "adult" / part)
@@ -93,15 +93,15 @@ def _adult(data: Path, out: Path) -> DataSet:
     ]
     training, test = (_read(own, study.data, ("row",)) for own in files)
     silos = {name: Silo(training[name], test[name]) for name in study.silos}
-    return DataSet(study, Official(Cohorts(silos)), 60, files[0], ("row",), _HOLDOUT["adult"])
+    return RealDataSet(study, Official(Cohorts(silos)), 60, files[0], ("row",), _HOLDOUT["adult"])
 
 
-def _heart(data: Path, out: Path) -> DataSet:  # noqa: ARG001 - the files are read as published
+def _heart(data: Path, out: Path) -> RealDataSet:  # noqa: ARG001 - the files are read as published
     demo = load_source(DEMO / "heart-disease")
     files = {silo: data / "heart_disease" / name for silo, name in demo.files.items()}
     rows = demo.policy_of(demo.study.silos[0]).data_set.identified_by
-    source = Split("heart", _read(files, demo.study.data, rows), _HOLDOUT["heart"])
-    return DataSet(demo.study, source, 0, files, rows, _HOLDOUT["heart"])
+    source = TenSplits("heart", _read(files, demo.study.data, rows), _HOLDOUT["heart"])
+    return RealDataSet(demo.study, source, 0, files, rows, _HOLDOUT["heart"])
 
 
 def _read(files: Mapping[str, Path], schema: DataSchema, identified_by: tuple[str, ...]) -> dict[str, Records]:

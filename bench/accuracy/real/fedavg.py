@@ -26,7 +26,7 @@ Parts = list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FedAvgRecipe:
     """`heads`: one for all domains, or one for each. `weighted`: FedDAR-WA's average. `epsilon` None: no noise."""
 
     plan: FedAvgPlan

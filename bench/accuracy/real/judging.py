@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deploy.local.simulate.outcome import Measured
+from deploy.local.simulate.outcome import RunMetrics
 from deploy.local.simulate.silos import Cohorts
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ class Judged:
     ratio: float = float("nan")
 
     @classmethod
-    def of(cls, measured: Measured, cohorts: Cohorts | None = None, risks: Sequence[Floats] = ()) -> Judged:
+    def of(cls, measured: RunMetrics, cohorts: Cohorts | None = None, risks: Sequence[Floats] = ()) -> Judged:
         """From metrics, and predicted risks (n,) of each part of the test records if there is one model."""
         areas = [np.nan if own.auc is None else own.auc for own in measured.exact]
         least = np.array([own.least for own in measured.exact], np.float64)

@@ -11,7 +11,7 @@ from bench.accuracy.real.judging import Judged
 from bench.accuracy.real.plans import plan_of
 from deploy.local.simulate.alone import alone
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.outcome import Measured
+from deploy.local.simulate.outcome import RunMetrics
 from deploy.local.simulate.silos import Cohorts
 from deploy.local.simulate.variants import without_noise
 from policies.accounting import accountant
@@ -31,7 +31,7 @@ Key = tuple[str, float | None]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Found(Measured):
+class MethodResults(RunMetrics):
     """Every method's figures on one seed."""
 
     by: Mapping[Key, Judged]
@@ -45,10 +45,10 @@ class Everything:
     epsilons: tuple[float, ...]
     splits: int
 
-    def __call__(self, study: Study, cohorts: Cohorts, *, seed: int) -> Found:
+    def __call__(self, study: Study, cohorts: Cohorts, *, seed: int) -> MethodResults:
         """Measure one seed."""
         by_method: dict[Key, Judged] = {}
-        first: Measured | None = None
+        first: RunMetrics | None = None
         for epsilon in self.epsilons if seed >= self.splits else (*self.epsilons, None):
             for method, own in ((HIERARCHICAL, study), (POOLED, pooled_only(study))):
                 noised = without_noise(own) if epsilon is None else accountant.calibrate(own, epsilon)
@@ -60,7 +60,7 @@ class Everything:
                 first = first or outcome
             for method, weighted in ((FEDAVG, False), (WEIGHTED, True)):
                 plan, several = plan_of(self.name, epsilon, weighted=weighted)
-                recipe = fedavg.Recipe(plan, epsilon, several, weighted)
+                recipe = fedavg.FedAvgRecipe(plan, epsilon, several, weighted)
                 risks = recipe.risks(study, cohorts, seed=seed)
                 by_method[method, epsilon] = Judged.of(central.measured(study, cohorts, seed, risks), cohorts, risks)
         if seed < self.splits:
@@ -71,7 +71,7 @@ class Everything:
         if first is None:
             msg = "give at least one epsilon"
             raise ValueError(msg)
-        return Found(study, seed, first.exact, first.together, by_method)
+        return MethodResults(study, seed, first.exact, first.together, by_method)
 
 
 def pooled_only(study: Study) -> Study:

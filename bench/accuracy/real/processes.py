@@ -10,12 +10,12 @@ import numpy as np
 import yaml
 
 from bench.accuracy.real import central
-from bench.accuracy.real.data_sets import DataSet, Split
+from bench.accuracy.real.data_sets import RealDataSet, TenSplits
 from bench.accuracy.real.judging import Floats, Judged, Runs
 from bench.accuracy.real.methods import HIERARCHICAL, Key
 from bench.places import DEMO
 from bench.processes import budget_figures, federated
-from bench.table import Figure
+from bench.table import Criterion
 from deploy.local.silo_policies import DATA_SET
 from policies.accounting import accountant
 from policies.documents.study import Study
@@ -26,7 +26,7 @@ NEAR: Final = 0.03
 _POLICY: Final = DEMO / "heart-disease" / "policy.yaml"
 
 
-def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder: Path) -> list[Figure]:
+def through_processes(name: str, data: RealDataSet, runs: Mapping[Key, Runs], folder: Path) -> list[Criterion]:
     """Run the study of the first split at epsilon 4, and compare. Raises `FederationError`."""
     study = accountant.calibrate(data.study, EPSILON)
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder
     start, mean = f"{name}, epsilon {EPSILON:g}, processes and sealed sums", float(np.nanmean(own.areas))
     beside = simulated(data, runs[HIERARCHICAL, EPSILON]) if (HIERARCHICAL, EPSILON) in runs else np.array([mean])
     return [
-        Figure(
+        Criterion(
             f"{start}: mean domain AUC beside {len(beside)} simulated draws of this split",
             f"within {NEAR:g}",
             f"{mean:.4f} ({beside.min():.4f} to {beside.max():.4f}), {ran.seconds:.0f} s",
@@ -49,18 +49,18 @@ def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder
     ]
 
 
-def simulated(data: DataSet, runs: Runs) -> Floats:
+def simulated(data: RealDataSet, runs: Runs) -> Floats:
     """Mean domain AUC of the simulated draws on the split of the run with processes, (draws,)."""
-    here = runs.groups == 0 if isinstance(data.source, Split) else np.ones(len(runs.groups), np.bool_)
+    here = runs.groups == 0 if isinstance(data.source, TenSplits) else np.ones(len(runs.groups), np.bool_)
     return np.asarray(np.nanmean(runs.areas[here], axis=1))
 
 
-def policy_text(data: DataSet, study: Study) -> str:
+def policy_text(data: RealDataSet, study: Study) -> str:
     """A policy for every silo, made from the demo's: its unit, its split, its budget."""
     policy = yaml.safe_load(_POLICY.read_text(encoding="utf-8"))
     unit = "record" if study.data.patient is None else "patient"
     identified_by = list(data.identified_by or (study.data.patient,))
-    name = data.source.key(DATA_SET, 0) if isinstance(data.source, Split) else f"{DATA_SET}-official"
+    name = data.source.key(DATA_SET, 0) if isinstance(data.source, TenSplits) else f"{DATA_SET}-official"
     policy["data_set"] |= {"id": name, "unit": unit, "identified_by": identified_by, "holdout": data.holdout}
     policy["data_set"]["file"] = {"delimiter": ",", "columns": list(study.data.columns)}
     policy["budget"] |= {"epsilon": EPSILON, "delta": study.privacy.delta}

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.accuracy.real import central, data_sets
 from bench.accuracy.real.data_sets import TUNING
-from bench.accuracy.real.fedavg import Recipe
+from bench.accuracy.real.fedavg import FedAvgRecipe
 from bench.accuracy.real.plans import BATCH
 from bench.places import DATA, OUT
 from deploy.demo.baselines import FedAvgPlan
@@ -34,7 +34,7 @@ def main() -> None:
         plan = drawn(rng, BATCH[given.name])
         for method, (several, weighted) in METHODS.items():
             for epsilon in EPSILONS:
-                recipe = Recipe(plan, epsilon, several, weighted)
+                recipe = FedAvgRecipe(plan, epsilon, several, weighted)
                 measured = [
                     central.measured(data.study, own, seed, recipe.risks(data.study, own, seed=seed))
                     for seed, own in enumerate(cohorts)

@@ -37,7 +37,7 @@ AFTER: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Act:
+class MemberAct:
     """What the member does in one study."""
 
     name: str = "behaves"
@@ -45,7 +45,7 @@ class Act:
     """The phase in which it is silent."""
 
 
-class Plan:
+class MemberPlan:
     """The acts by study, in a file that may grow while the agent runs, and how long each phase may last."""
 
     def __init__(self, file: Path) -> None:
@@ -53,10 +53,10 @@ class Plan:
         content = json.loads(file.read_text(encoding="utf-8"))
         self.limits, self.config = PhaseLimits(**content["limits"]), str(content["config"])
 
-    def act(self, place: Place) -> Act:
+    def act(self, place: Place) -> MemberAct:
         """Return what the member does in a study."""
         acts = json.loads(self._file.read_text(encoding="utf-8"))["acts"]
-        return Act(**acts.get(place.study, {}))
+        return MemberAct(**acts.get(place.study, {}))
 
 
 def phase_of_confirm(confirm: Confirm) -> Phase:
@@ -71,7 +71,7 @@ def phase_of_upload(header: UploadHeader) -> Phase:
     return next(phase for phase, note in {**COLLECTED, **RELAYED}.items() if note == header.kind)
 
 
-def bend_calls(plan: Plan) -> None:
+def bend_calls(plan: MemberPlan) -> None:
     """Put silence and lateness between the agent and its connection."""
     answer, confirm, upload = Client.answer, Client.confirm, Client.upload
 
@@ -99,7 +99,7 @@ def bend_calls(plan: Plan) -> None:
     _put(Client, answer=answers, confirm=confirms, upload=uploads)
 
 
-def bend_sums(plan: Plan) -> None:
+def bend_sums(plan: MemberPlan) -> None:
     """Let it upload residues of no meaning, well-formed and signed."""
     send = Mail.send
 
@@ -114,7 +114,7 @@ def bend_sums(plan: Plan) -> None:
     _put(Mail, send=sends)
 
 
-def bend_shares(plan: Plan) -> None:
+def bend_shares(plan: MemberPlan) -> None:
     """Let it seal wrong shares for one member and sign that note, or complain about right ones."""
     share, read_shares = Membership.share, Membership.read_shares
     signed: dict[Place, bytes] = {}
@@ -156,7 +156,7 @@ def _put(kind: type, **methods: Any) -> None:
 
 def main() -> None:
     """Become hostile, then run the agent."""
-    plan = Plan(Path(sys.argv[1]))
+    plan = MemberPlan(Path(sys.argv[1]))
     for bend in (bend_calls, bend_sums, bend_shares):
         bend(plan)
     sys.argv = ["fedward-silo", "run", "-c", plan.config]

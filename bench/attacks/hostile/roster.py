@@ -29,7 +29,7 @@ from bench.attacks.hostile.scene import (
     watched,
 )
 from bench.places import OUT
-from bench.table import Figure
+from bench.table import Criterion
 from coordinator.core.state import Phase
 from deploy.local.folders import empty
 from deploy.local.parties import FederationPaths
@@ -46,7 +46,7 @@ RARE: Final = frozenset({Phase.VOID, Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE, P
 
 
 @dataclass(frozen=True)
-class Row:
+class RosterRun:
     """One run of the study."""
 
     name: str
@@ -57,19 +57,19 @@ class Row:
 
 
 ROWS: Final = (
-    *(Row(f"silent in every {phase}", "silent", phase) for phase in (*PHASES, Phase.GATHER) if phase not in RARE),
-    Row("silent in every gather, distributed noise", "silent", Phase.GATHER, "distributed"),
-    Row("answers just before each deadline", "late"),
-    Row("uploads random residues", "spoils"),
-    Row("uploads random residues, distributed noise", "spoils", mode="distributed"),
-    Row("deals wrong shares", "deals wrongly"),
-    Row("accuses falsely with a key", "accuses"),
-    Row("accuses falsely without evidence", "accuses without evidence"),
-    Row("floods calls", floods=True),
+    *(RosterRun(f"silent in every {phase}", "silent", phase) for phase in (*PHASES, Phase.GATHER) if phase not in RARE),
+    RosterRun("silent in every gather, distributed noise", "silent", Phase.GATHER, "distributed"),
+    RosterRun("answers just before each deadline", "late"),
+    RosterRun("uploads random residues", "spoils"),
+    RosterRun("uploads random residues, distributed noise", "spoils", mode="distributed"),
+    RosterRun("deals wrong shares", "deals wrongly"),
+    RosterRun("accuses falsely with a key", "accuses"),
+    RosterRun("accuses falsely without evidence", "accuses without evidence"),
+    RosterRun("floods calls", floods=True),
 )
 
 
-def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Figure], dict[str, Any]]:
+def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Criterion], dict[str, Any]]:
     """Run the honest studies and every row whose name contains one of the words. Return the table and what was seen.
 
     All studies run one after another in one federation, whose processes are started once.
@@ -78,7 +78,9 @@ def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Figure], dict[st
     folder = OUT / "abuse-inside"
     empty(folder)
     enrol(FederationPaths(folder / "federation"))
-    honest = {mode: Row(f"everybody honest, {mode} noise", mode=mode) for mode in sorted({row.mode for row in rows})}
+    honest = {
+        mode: RosterRun(f"everybody honest, {mode} noise", mode=mode) for mode in sorted({row.mode for row in rows})
+    }
     order = [*honest.values(), *rows]
     federation = federation_of(folder, _study(0, order[0]), data(folder, ALL))
     federation.names = tuple(str(_study(number, row)["name"]) for number, row in enumerate(order))
@@ -103,7 +105,7 @@ def figures(core: int, words: Sequence[str] = ()) -> tuple[list[Figure], dict[st
     return lines, {name: vars(one) for name, one in seen.items()}
 
 
-def _study(number: int, row: Row) -> dict[str, object]:
+def _study(number: int, row: RosterRun) -> dict[str, object]:
     """The study of a row."""
     return study(ROUNDS, silos=ALL, mode=row.mode, deadlines=LIMITS, max_attempts=8, name=f"abuse-{number}")
 
@@ -115,7 +117,7 @@ def _write(file: Path, plan: dict[str, Any]) -> None:
     fresh.replace(file)
 
 
-def _line(name: str, seen: Watched, honest: Watched | None = None) -> Figure:
+def _line(name: str, seen: Watched, honest: Watched | None = None) -> Criterion:
     """Judge one run."""
     lost = sorted(silo for silo, state in seen.members.items() if silo != MEMBER and state == "left")
     ended = seen.state == "finished" and not lost
@@ -123,7 +125,7 @@ def _line(name: str, seen: Watched, honest: Watched | None = None) -> Figure:
     measured = f"{seen.seconds:.0f} s, {seen.state}, {MEMBER} {seen.members.get(MEMBER, 'unknown')}, slow {slow:.0f} s"
     measured += f", lost: {', '.join(lost)}" if lost else ""
     if honest is None:
-        return Figure(f"inside: {name}", "ends, nobody is lost", measured, ended)
+        return Criterion(f"inside: {name}", "ends, nobody is lost", measured, ended)
     most = honest.seconds + seen.budget + honest.longest_round
     wanted = f"at most {most:.0f} s ({honest.seconds:.0f} + {seen.budget:.0f} + {honest.longest_round:.0f})"
-    return Figure(f"inside: {name}", wanted, measured, ended and seen.seconds <= most)
+    return Criterion(f"inside: {name}", wanted, measured, ended and seen.seconds <= most)

@@ -24,28 +24,28 @@ from bench.papers.feddar import agents, baselines, plot
 from bench.papers.feddar.law import CLIENTS, DOMAINS, INPUTS, WIDTH, Experiment, distance, draw, error
 from bench.papers.feddar.recipes import (
     Clients,
-    Model,
+    LinearModel,
+    LocalSteps,
     Recipe,
-    Steps,
     Total,
     closed_form,
     plain_total,
     second_order,
     weighted_average,
 )
-from bench.papers.feddar.sealed import Silos
+from bench.papers.feddar.sealed import SealedSilos
 from bench.places import OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.simulate.many import simulate_seeds
 
 SAMPLES, SEEDS = (5, 10, 20), (10, 11, 12)
 WANTED_ERROR, WANTED_RATIO = 2e-7, 1e4
 ROUNDS, TOLERANCE = 500, 3e-6
-MANY = Steps(50, 1.0, 10, 0.1)
+MANY = LocalSteps(50, 1.0, 10, 0.1)
 """Algorithm 1 with many local steps. The rates are below the stable ones, not tuned to an error."""
-FEW = Steps(10, 0.5, 10, 0.1)
-EXACT = Steps(0, 0.0, 10, 0.1)
-LINEAR = Steps(0, 0.0, 1, 0.5)
+FEW = LocalSteps(10, 0.5, 10, 0.1)
+EXACT = LocalSteps(0, 0.0, 10, 0.1)
+LINEAR = LocalSteps(0, 0.0, 1, 0.5)
 """Algorithm 2 at the largest rate of its theorem for heads of norm 1: 1 / (4 sigma_max^2) is at least .5."""
 RATES: Mapping[str, tuple[float, ...]] = {
     "Local only": (1e-5, 1e-2, 0.1, 1.0, 10.0),
@@ -58,7 +58,7 @@ WORSE = ("Local only", "FedAvg", "FedRep")
 """The methods that FedDAR-SA must beat by far."""
 SA, ALGORITHM_2, SEALED = "FedDAR-SA", "FedDAR, Algorithm 2", "FedDAR-SA, sealed sums"
 AGENTS_2, AGENTS_SA = "Algorithm 2 as a study", "FedDAR-SA as a study"
-STUDIES: Mapping[str, tuple[str, str, Steps, tuple[int, ...]]] = {
+STUDIES: Mapping[str, tuple[str, str, LocalSteps, tuple[int, ...]]] = {
     AGENTS_2: ("feddar-linear", ALGORITHM_2, LINEAR, SAMPLES),
     AGENTS_SA: ("feddar-sa", SA, MANY, (20,)),
 }
@@ -72,7 +72,7 @@ Errors = dict[str, dict[int, list[float]]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SampleError:
     """Error on the test samples, rounds, and distance of the representation from the true one."""
 
     error: float
@@ -116,7 +116,7 @@ def by_studies(
         if samples in sizes:
             needed = max(outcome["rounds"] for outcome in notes[method])
             study = agents.study_of(recipe, steps, min(needed + SPARE, MOST), samples=samples)
-            outcomes = simulate_seeds(study, agents.Draws(samples), tuple(draws), workers=workers)
+            outcomes = simulate_seeds(study, agents.ClientDraws(samples), tuple(draws), workers=workers)
             models = [agents.model_of(outcome.model) for outcome in outcomes]
             pairs = zip(draws.values(), models, strict=True)
             errors[name] = [error(draw.test, model.coefficients) for draw, model in pairs]
@@ -152,27 +152,27 @@ def measure(
         errors[name], notes[name] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
     if not sealed:
         return errors, notes
-    silos, began = Silos(CLIENTS), time.process_time()
+    silos, began = SealedSilos(CLIENTS), time.process_time()
     outcomes = [run(draws[seed], second_order, MANY, silos, seed) for seed in draws]
     errors[SEALED], notes[SEALED] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
     notes["sums"] = {"number": silos.sums, "cpu seconds": time.process_time() - began, "largest value": silos.largest}
     return errors, notes
 
 
-def run(experiment: Experiment, recipe: Recipe, steps: Steps, total: Total, seed: int) -> Outcome:
+def run(experiment: Experiment, recipe: Recipe, steps: LocalSteps, total: Total, seed: int) -> SampleError:
     """A whole training from a Gaussian start (B.3.1), whose columns have a norm near 1."""
     model, clients = start(seed), Clients.of(experiment.training, total)
     rounds, moved = 0, np.inf
     while rounds < ROUNDS and moved >= TOLERANCE:
         before, model = model.coefficients, recipe(clients, model, total, steps)
         rounds, moved = rounds + 1, float(np.abs(model.coefficients - before).max())
-    return Outcome(error(experiment.test, model.coefficients), rounds, distance(model.encoder, experiment.encoder))
+    return SampleError(error(experiment.test, model.coefficients), rounds, distance(model.encoder, experiment.encoder))
 
 
-def start(seed: int) -> Model:
+def start(seed: int) -> LinearModel:
     """The same model for every method that has one head a domain."""
     rng = np.random.default_rng(seed)
-    return Model(rng.normal(size=(INPUTS, WIDTH)) / np.sqrt(INPUTS), rng.normal(size=(DOMAINS, WIDTH)))
+    return LinearModel(rng.normal(size=(INPUTS, WIDTH)) / np.sqrt(INPUTS), rng.normal(size=(DOMAINS, WIDTH)))
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
@@ -190,7 +190,7 @@ def least_ratio(errors: Errors, method: str) -> float:
     )
 
 
-def figures(errors: Errors) -> list[Figure]:
+def figures(errors: Errors) -> list[Criterion]:
     """Mean and standard error of all methods at each number of samples, then what is judged beside."""
     judged = [method for method in (ALGORITHM_2, SA, SEALED, AGENTS_2, AGENTS_SA) if method in errors]
     lines = []
@@ -198,11 +198,11 @@ def figures(errors: Errors) -> list[Figure]:
         shown = "; ".join("{:.1e} +- {:.0e}".format(*spread(values)) for values in by_samples.values())
         met = method not in judged or all(spread(values)[0] <= WANTED_ERROR for values in by_samples.values())
         wanted = f"<= {WANTED_ERROR:g} each" if method in judged else "shown"
-        lines.append(Figure(f"{method}: error at {', '.join(map(str, by_samples))} samples", wanted, shown, met))
+        lines.append(Criterion(f"{method}: error at {', '.join(map(str, by_samples))} samples", wanted, shown, met))
     for method in judged:
         ratio = least_ratio(errors, method)
         name = f"least error of {', '.join(WORSE)} / {method}"
-        lines.append(Figure(name, f">= {WANTED_RATIO:g}", f"{ratio:.1e}", ratio >= WANTED_RATIO))
+        lines.append(Criterion(name, f">= {WANTED_RATIO:g}", f"{ratio:.1e}", ratio >= WANTED_RATIO))
     for how, plain, other in (
         ("sealing", SA, SEALED),
         ("a study", ALGORITHM_2, AGENTS_2),
@@ -212,7 +212,9 @@ def figures(errors: Errors) -> list[Figure]:
         pairs = [pair for s in by_samples for pair in zip(errors[plain][s], by_samples[s], strict=True)]
         if pairs:
             changed = max(abs(new / old - 1.0) for old, new in pairs)
-            lines.append(Figure(f"largest relative change of an error by {how}", "shown", f"{changed:.1e}", met=True))
+            lines.append(
+                Criterion(f"largest relative change of an error by {how}", "shown", f"{changed:.1e}", met=True)
+            )
     return lines
 
 

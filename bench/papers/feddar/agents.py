@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bench.papers.feddar.law import CLIENTS, DOMAINS, INPUTS, WIDTH, Floats, draw
-from bench.papers.feddar.recipes import Model, Steps
+from bench.papers.feddar.recipes import LinearModel, LocalSteps
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays, rows_of
 from policies.documents.study import Study
 from policies.plan.families import TARGET_STEPS
@@ -28,7 +28,7 @@ CLIP = 1.0
 """Hardly any gradient is longer. Gradients are rounded to 2^-20 of it."""
 
 
-def study_of(recipe: str, steps: Steps, rounds: int, *, samples: int, clients: int = CLIENTS) -> Study:
+def study_of(recipe: str, steps: LocalSteps, rounds: int, *, samples: int, clients: int = CLIENTS) -> Study:
     """The study that takes these steps, with so many rounds of the heads of all domains."""
     names = [f"client-{number:03d}" for number in range(clients)]
     number = {"minimum": -RANGE, "maximum": RANGE}
@@ -69,7 +69,7 @@ def study_of(recipe: str, steps: Steps, rounds: int, *, samples: int, clients: i
 
 
 @dataclass(frozen=True)
-class Draws:
+class ClientDraws:
     """The clients of each seed's draw, with so many training samples. Nobody holds any out."""
 
     samples: int
@@ -84,10 +84,10 @@ class Draws:
         return Cohorts({name: Silo(mine, nobody) for name, mine in zip(study.silos, own, strict=True)}, own[0])
 
 
-def model_of(shared: SharedModel) -> Model:
+def model_of(shared: SharedModel) -> LinearModel:
     """Representation and heads in the experiment's units."""
     matrix = shared.encoder.astype(np.float64).reshape(WIDTH, INPUTS).T
-    return Model(matrix, shared.heads / raw_scale(shared.study.data))
+    return LinearModel(matrix, shared.heads / raw_scale(shared.study.data))
 
 
 def _records(inputs: Floats, responses: Floats, domains: Any) -> Records:

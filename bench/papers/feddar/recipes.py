@@ -34,7 +34,7 @@ def plain_total(_tensor: str, *values: Floats) -> list[Floats]:
 
 
 @dataclass(frozen=True)
-class Model:
+class LinearModel:
     """Representation (d, k) and one head a domain (M, k)."""
 
     encoder: Floats
@@ -47,7 +47,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Steps:
+class LocalSteps:
     """Local steps of a round. A head's rate is over its largest curvature; with 0 head steps it is solved."""
 
     head_steps: int
@@ -91,28 +91,28 @@ class Clients:
         return np.asarray(self.samples.inputs.swapaxes(1, 2) @ scaled)
 
 
-Recipe = Callable[[Clients, Model, Total, Steps], Model]
+Recipe = Callable[[Clients, LinearModel, Total, LocalSteps], LinearModel]
 """One round."""
 
 
-def second_order(clients: Clients, model: Model, total: Total, steps: Steps) -> Model:
+def second_order(clients: Clients, model: LinearModel, total: Total, steps: LocalSteps) -> LinearModel:
     """FedDAR-SA (Algorithm 1, Eq. 8): heads of many local steps, weighted by their Hessians."""
     hessians, moments = clients.moments(model.encoder)
     local = local_heads(hessians, moments, model.heads, steps)
     heads = solve(model.heads, *total("heads", hessians, times(hessians, local)))
-    return Model(averaged_encoder(clients, model.encoder, heads, total, steps), heads)
+    return LinearModel(averaged_encoder(clients, model.encoder, heads, total, steps), heads)
 
 
-def weighted_average(clients: Clients, model: Model, total: Total, steps: Steps) -> Model:
+def weighted_average(clients: Clients, model: LinearModel, total: Total, steps: LocalSteps) -> LinearModel:
     """FedDAR-WA (Algorithm 1): the same local heads, weighted by numbers of samples."""
     hessians, moments = clients.moments(model.encoder)
     local = local_heads(hessians, moments, model.heads, steps)
     counts, weighted = total("heads", clients.counts, clients.counts[..., None] * local)
     heads = np.where(counts[:, None] > 0, weighted / np.maximum(counts, 1.0)[:, None], model.heads)
-    return Model(averaged_encoder(clients, model.encoder, heads, total, steps), heads)
+    return LinearModel(averaged_encoder(clients, model.encoder, heads, total, steps), heads)
 
 
-def closed_form(clients: Clients, model: Model, total: Total, steps: Steps) -> Model:
+def closed_form(clients: Clients, model: LinearModel, total: Total, steps: LocalSteps) -> LinearModel:
     """Algorithm 2 (linear): heads solved from summed moments, one common step of the representation, then QR.
 
     The same samples serve every round, as in the paper's experiment. The paper's theorem draws new ones.
@@ -121,7 +121,7 @@ def closed_form(clients: Clients, model: Model, total: Total, steps: Steps) -> M
     (gradient,) = total("encoder", clients.gradient(model.encoder, heads))
     mean = gradient / len(clients.samples.inputs)
     encoder, triangle = np.linalg.qr(model.encoder - steps.encoder_rate * mean)
-    return Model(encoder, heads @ triangle.T)
+    return LinearModel(encoder, heads @ triangle.T)
 
 
 def solve(heads: Floats, curvature: Floats, moment: Floats) -> Floats:
@@ -133,7 +133,7 @@ def solve(heads: Floats, curvature: Floats, moment: Floats) -> Floats:
     return heads + times(inverse, moment - times(curvature, heads))
 
 
-def local_heads(hessians: Floats, moments: Floats, heads: Floats, steps: Steps) -> Floats:
+def local_heads(hessians: Floats, moments: Floats, heads: Floats, steps: LocalSteps) -> Floats:
     """Heads (n, M, k) of every client and domain after its local steps from the common heads (M, k)."""
     if not steps.head_steps:
         return times(np.linalg.pinv(hessians, rcond=1e-10, hermitian=True), moments)
@@ -144,7 +144,7 @@ def local_heads(hessians: Floats, moments: Floats, heads: Floats, steps: Steps) 
     return local
 
 
-def averaged_encoder(clients: Clients, encoder: Floats, heads: Floats, total: Total, steps: Steps) -> Floats:
+def averaged_encoder(clients: Clients, encoder: Floats, heads: Floats, total: Total, steps: LocalSteps) -> Floats:
     """The mean (d, k) of the clients' representations after their local steps; all have equally many samples."""
     count = len(clients.samples.inputs)
     local: Floats = np.broadcast_to(encoder, (count, *encoder.shape))

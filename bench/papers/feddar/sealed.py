@@ -28,12 +28,12 @@ from crypto.secagg.unmasking import pair_seed
 from crypto.stream import KEY_BYTES
 
 STEP, BOUND = 2.0**-18, 2.0**10
-"""The public grid of all values. The bound is above every value of the experiment; `Silos.largest` shows it."""
+"""The public grid of all values. The bound is above every value of the experiment; `SealedSilos.largest` shows it."""
 _RING = ring_of("ckks")
 _STUDY = _ROSTER = _MODEL = "0" * 64
 
 
-class Silos:
+class SealedSilos:
     """So many silos under one roster. A call is one tensor of one attempt."""
 
     def __init__(self, count: int) -> None:

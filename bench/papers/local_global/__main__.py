@@ -15,7 +15,7 @@ import torch
 from bench import idx
 from bench.papers.local_global import adult, mnist
 from bench.places import DATA
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
     arguments.add_argument("--again", action="store_true", help="measure again what has been measured")
     arguments.add_argument("--data", type=Path, default=DATA, help="folder with mnist/ and adult/ in it")
     asked = arguments.parse_args()
-    seeds, figures, details = range(asked.first, asked.first + asked.seeds), list[Figure](), dict[str, object]()
+    seeds, figures, details = range(asked.first, asked.first + asked.seeds), list[Criterion](), dict[str, object]()
     if asked.only != "adult":
         if not idx.there(asked.data / "mnist"):
             print(f"there is no mnist/ with MNIST's idx files in {asked.data}; give the folder with DATA=<folder>")

@@ -28,7 +28,7 @@ from bench.accuracy.real import tables
 from bench.accuracy.real.data_sets import HERE, TUNING
 from bench.intervals import Interval
 from bench.places import DATA, OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.outcome import epsilons
@@ -82,7 +82,7 @@ class Guessed:
 
 
 @dataclass(frozen=True)
-class Measured:
+class AdultResult:
     """One model at one silo: accuracy (per cent) and AUC of the outcome, share predicted positive, and guesses."""
 
     seed: int
@@ -106,11 +106,11 @@ def main() -> int:
     return judge("local-global-adult", shown, details)
 
 
-def parts(data: Path = DATA, seeds: Sequence[int] = SEEDS) -> tuple[list[Figure], object]:
+def parts(data: Path = DATA, seeds: Sequence[int] = SEEDS) -> tuple[list[Criterion], object]:
     """The rows of the table and what they follow from."""
     torch.set_num_threads(1)
     training, test = read(data, study(NARROW).data)
-    measured: list[Measured] = []
+    measured: list[AdultResult] = []
     raw: list[dict[str, Guessed]] = []
     for seed in seeds:
         began = time.monotonic()
@@ -184,13 +184,13 @@ def deal(training: Records, test: Records, seed: int) -> Cohorts:
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
-def on_seed(training: Records, test: Records, seed: int) -> tuple[list[Measured], list[dict[str, Guessed]]]:
+def on_seed(training: Records, test: Records, seed: int) -> tuple[list[AdultResult], list[dict[str, Guessed]]]:
     """The models of every silo, and what its inputs tell; from the disk if the seed was measured before."""
     digests = "-".join(study(width).digest[:12] for width in (NARROW, WIDE))
     kept = KEPT / f"seed-{seed}-{digests}.json"
     if kept.exists():
         known = json.loads(kept.read_text(encoding="utf-8"))
-        measured = [Measured(**{**one, "guessed": _of_document(one["guessed"])}) for one in known["measured"]]
+        measured = [AdultResult(**{**one, "guessed": _of_document(one["guessed"])}) for one in known["measured"]]
         return measured, [_of_document(one) for one in known["raw"]]
     cohorts = deal(training, test, seed)
     on_models = []
@@ -205,7 +205,7 @@ def on_seed(training: Records, test: Records, seed: int) -> tuple[list[Measured]
     return on_models, raw
 
 
-def _document(measured: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]]) -> dict[str, Any]:
+def _document(measured: Sequence[AdultResult], raw: Sequence[Mapping[str, Guessed]]) -> dict[str, Any]:
     inputs = [{name: asdict(one) for name, one in silo.items()} for silo in raw]
     return {"measured": [asdict(one) for one in measured], "raw": inputs}
 
@@ -227,7 +227,7 @@ def shared_models(private: Study, cohorts: Cohorts, seed: int) -> dict[int, Shar
 
 def on_silo(
     shared: Mapping[int, SharedModel], silo: Silo, adversary: float, *, seed: int, name: str, model: str
-) -> Measured:
+) -> AdultResult:
     """Train one personal model through all rounds, as an agent does, and measure it on the held-out patients.
 
     `name` and `model` say which silo and which model it is.
@@ -246,7 +246,7 @@ def on_silo(
 
     chosen = said.argmax(axis=1)
     usual = int(silo.training.labels.mean() > 0.5)
-    return Measured(
+    return AdultResult(
         seed,
         name,
         model,
@@ -296,7 +296,7 @@ def _known(value: float | None) -> float:
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
-def figures(measured: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]], epsilon: float) -> list[Figure]:
+def figures(measured: Sequence[AdultResult], raw: Sequence[Mapping[str, Guessed]], epsilon: float) -> list[Criterion]:
     """The rows: what is wanted, then the controls without which it would mean nothing."""
     of = {model: [one for one in measured if one.model == model] for model in (PLAIN, PROTECTED, WIDER)}
     rows = [_guess_row(of[PROTECTED], attribute) for attribute in ATTRIBUTES]
@@ -306,7 +306,7 @@ def figures(measured: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]], 
         for attribute in ATTRIBUTES:
             value = _mean(one.guessed[attribute].attacker for one in of[model])
             rows.append(
-                Figure(
+                Criterion(
                     f"control: attacker's AUC for {attribute}, {model}",
                     f">= {LEAST_CONTROL:g}",
                     _guesses([one.guessed[attribute] for one in of[model]]),
@@ -315,23 +315,23 @@ def figures(measured: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]], 
             )
     for attribute in ATTRIBUTES:
         told = _guesses([one[attribute] for one in raw])
-        rows.append(Figure(f"control: attacker's AUC for {attribute}, inputs themselves", "shown", told, met=True))
+        rows.append(Criterion(f"control: attacker's AUC for {attribute}, inputs themselves", "shown", told, met=True))
     for model, own in of.items():
         shown = (
             f"accuracy {_mean(one.accuracy for one in own):.2f} %, AUC {_mean(one.area for one in own):.3f},"
             f" {100.0 * _mean(one.positive for one in own):.1f} % predicted positive"
         )
-        rows.append(Figure(f"outcome, {model}", "shown", shown, met=True))
-    rows.append(Figure("epsilon of the shared model", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
+        rows.append(Criterion(f"outcome, {model}", "shown", shown, met=True))
+    rows.append(Criterion("epsilon of the shared model", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
     return rows
 
 
-def _guess_row(own: Sequence[Measured], attribute: str) -> Figure:
+def _guess_row(own: Sequence[AdultResult], attribute: str) -> Criterion:
     values = by_seed(own, lambda one: one.guessed[attribute].attacker)
     each = [one.guessed[attribute].attacker for one in own]
     over = sum(value > MOST_AUC for value in each)
     shown = f"{_guesses([one.guessed[attribute] for one in own])}; seeds {_text(values, 3)}"
-    return Figure(
+    return Criterion(
         f"attacker's AUC for {attribute}, {PROTECTED}",
         f"<= {MOST_AUC:g}",
         f"{shown}; {over} of {len(each)} models above, most {max(each):.3f}",
@@ -345,9 +345,9 @@ def _guesses(own: Sequence[Guessed]) -> str:
     return f"{_mean(one.attacker for one in own):.3f} ({crossed}trees {_mean(one.trees for one in own):.3f})"
 
 
-def _lost_row(own: Sequence[Measured], other: Sequence[Measured], name: str) -> Figure:
+def _lost_row(own: Sequence[AdultResult], other: Sequence[AdultResult], name: str) -> Criterion:
     lost = by_seed(other, lambda one: one.accuracy) - by_seed(own, lambda one: one.accuracy)
-    return Figure(
+    return Criterion(
         f"accuracy lost to the model {name}",
         f"<= {MOST_LOST:g} points",
         f"{_text(lost, 2)} points",
@@ -355,11 +355,11 @@ def _lost_row(own: Sequence[Measured], other: Sequence[Measured], name: str) -> 
     )
 
 
-def _beyond_majority(own: Sequence[Measured]) -> Figure:
+def _beyond_majority(own: Sequence[AdultResult]) -> Criterion:
     gained = by_seed(own, lambda one: one.accuracy - one.majority)
     constant = sum(one.positive in (0.0, 1.0) for one in own)
     low = Interval.of(gained).least
-    return Figure(
+    return Criterion(
         "accuracy above always saying the more frequent outcome",
         "> 0, no model constant",
         f"{_text(gained, 2)} points above {_mean(one.majority for one in own):.2f} %, {constant} models constant",
@@ -367,7 +367,7 @@ def _beyond_majority(own: Sequence[Measured]) -> Figure:
     )
 
 
-def by_seed(own: Sequence[Measured], of: Callable[[Measured], float]) -> Floats:
+def by_seed(own: Sequence[AdultResult], of: Callable[[AdultResult], float]) -> Floats:
     """The mean over the silos of each seed, (seeds,)."""
     return np.array([_mean(of(one) for one in own if one.seed == seed) for seed in sorted({one.seed for one in own})])
 

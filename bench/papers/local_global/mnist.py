@@ -29,11 +29,11 @@ import torch
 from bench.intervals import Interval
 from bench.papers.local_global.deal import deal, read, turned
 from bench.papers.local_global.network import TOP, Digits, Weights, lower, start, upper
-from bench.papers.local_global.silos import Plan, Run, Silos, Traffic, right, right_together
+from bench.papers.local_global.silos import SeedRun, Silos, SiloSchedule, Traffic, right, right_together
 from bench.places import OUT
-from bench.table import Figure
+from bench.table import Criterion
 
-PLAN: Final = Plan()
+PLAN: Final = SiloSchedule()
 SEEDS: Final = (0, 1, 2)
 MOST: Final = 56.0
 """Per cent of FedAvg's values."""
@@ -57,7 +57,7 @@ class Newcomer:
 
 def parts(
     data: Path, seeds: Sequence[int] = SEEDS, workers: int = 1, *, again: bool = False
-) -> tuple[list[Figure], object]:
+) -> tuple[list[Criterion], object]:
     """The rows of the table and what they follow from."""
     runs = [measure(data, seed, workers, again=again) for seed in seeds]
     return figures(runs), runs
@@ -88,7 +88,7 @@ def _measure(data: Path, seed: int, workers: int, *, again: bool) -> dict[str, A
     digits, test = read(data)
     dealt = deal(digits, test, seed, PLAN.silos)
     with Silos(dealt.training, PLAN.training, workers) as silos:
-        run = Run(PLAN, dealt, seed, silos)
+        run = SeedRun(PLAN, dealt, seed, silos)
         kept = _trained(run, again=again)
         turn, shared, curve = kept["turn"], kept["shared"], kept["curve"]
         told(f"{FEDAVG}: {curve[-1]:.2f} %")
@@ -113,7 +113,7 @@ def _measure(data: Path, seed: int, workers: int, *, again: bool) -> dict[str, A
     }  # fmt: skip
 
 
-def _trained(run: Run, *, again: bool) -> dict[str, Any]:
+def _trained(run: SeedRun, *, again: bool) -> dict[str, Any]:
     """FedAvg's model at LG-FedAvg's turn and after all rounds, and the values moved, from an earlier run if kept."""
     path, plan = _KEPT / f"mnist-{run.seed}.pt", repr(run.plan)
     if path.is_file() and not again:
@@ -135,7 +135,7 @@ def _trained(run: Run, *, again: bool) -> dict[str, Any]:
     return measured
 
 
-def _join(run: Run, begin: tuple[Weights, Weights], models: Sequence[Weights], come: Newcomer) -> dict[str, Any]:
+def _join(run: SeedRun, begin: tuple[Weights, Weights], models: Sequence[Weights], come: Newcomer) -> dict[str, Any]:
     """Per cent right at the new silo, and at the old ones afterwards, by method.
 
     `begin` has FedAvg's model at LG-FedAvg's turn and at the end, `models` those of the old silos.
@@ -160,7 +160,7 @@ def _join(run: Run, begin: tuple[Weights, Weights], models: Sequence[Weights], c
     }
 
 
-def figures(runs: Sequence[dict[str, Any]]) -> list[Figure]:
+def figures(runs: Sequence[dict[str, Any]]) -> list[Criterion]:
     """What is wanted and what is shown of all seeds."""
     values = np.array([one["values"] for one in runs])
     share = 100.0 * float((values[:, 1] / values[:, 0]).max())
@@ -170,25 +170,27 @@ def figures(runs: Sequence[dict[str, Any]]) -> list[Figure]:
     oldest = min(one["joined"]["old"][UNDER_TOP] for one in runs)
     moved = f"{share:.1f} % ({values[0, 1]:.3g} of {values[0, 0]:.3g})"
     shown = [
-        Figure(f"{kind} test, {name}", "shown", _spread([one[key][name] for one in runs]), met=True)
+        Criterion(f"{kind} test, {name}", "shown", _spread([one[key][name] for one in runs]), met=True)
         for kind, key in (("local", "local"), ("new", "new"))
         for name in runs[0][key]
     ]
     return [
-        Figure("values moved, LG-FedAvg of FedAvg", f"<= {MOST:g} %", moved, share <= MOST),
-        Figure("local test, LG-FedAvg less FedAvg", ">= 0, interval too", _points(gain), gain.least >= 0.0),
-        Figure("the same, less FedAvg's best round", "shown", _points(best), met=True),
+        Criterion("values moved, LG-FedAvg of FedAvg", f"<= {MOST:g} %", moved, share <= MOST),
+        Criterion("local test, LG-FedAvg less FedAvg", ">= 0, interval too", _points(gain), gain.least >= 0.0),
+        Criterion("the same, less FedAvg's best round", "shown", _points(best), met=True),
         *shown,
-        Figure("new turned silo, under the top", f">= {LEAST_NEW:g} %", _each(runs, "new"), newest >= LEAST_NEW),
-        Figure("old silos afterwards, the same bits", f">= {LEAST_OLD:g} %", _each(runs, "old"), oldest >= LEAST_OLD),
+        Criterion("new turned silo, under the top", f">= {LEAST_NEW:g} %", _each(runs, "new"), newest >= LEAST_NEW),
+        Criterion(
+            "old silos afterwards, the same bits", f">= {LEAST_OLD:g} %", _each(runs, "old"), oldest >= LEAST_OLD
+        ),
         *(
-            Figure(f"{who}, {name}", "shown", _spread([one["joined"][key][name] for one in runs]), met=True)
+            Criterion(f"{who}, {name}", "shown", _spread([one["joined"][key][name] for one in runs]), met=True)
             for name in (ALL_LAYERS, TOGETHER)
             for who, key in (("new turned silo", "new"), ("old silos afterwards", "old"))
         ),
-        Figure("new turned silo, no study", "shown", _spread([one["joined"]["alone"] for one in runs]), met=True),
+        Criterion("new turned silo, no study", "shown", _spread([one["joined"]["alone"] for one in runs]), met=True),
         *(
-            Figure(f"new turned silo, {FEW_DIGITS} digits, {name}", "shown", _spread(own), met=True)
+            Criterion(f"new turned silo, {FEW_DIGITS} digits, {name}", "shown", _spread(own), met=True)
             for name, own in zip(
                 (UNDER_TOP, "no study"), zip(*(one["joined"]["few"] for one in runs), strict=True), strict=True
             )

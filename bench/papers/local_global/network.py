@@ -44,7 +44,7 @@ class Digits:
 
 
 @dataclass(frozen=True)
-class Training:
+class VisitTraining:
     """SGD of one visit; momentum begins at zero in each. The paper's values (its Table 5)."""
 
     rate: float = 0.05
@@ -89,7 +89,7 @@ def logits(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def train(weights: Weights, digits: Digits, rng: np.random.Generator, training: Training, *,
+def train(weights: Weights, digits: Digits, rng: np.random.Generator, training: VisitTraining, *,
           epochs: int = 1, frozen: int = 0) -> Weights:  # fmt: skip
     """What a silo's visit makes of the weights: the last `frozen` layers stay, the others are trained.
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bench.papers.local_global.deal import Dealt
-from bench.papers.local_global.network import Digits, Training, Weights, count, logits, lower, mean, train, upper
+from bench.papers.local_global.network import Digits, VisitTraining, Weights, count, logits, lower, mean, train, upper
 
 EVERY: Final = 5
 """Rounds between two looks at FedAvg's accuracy."""
@@ -23,7 +23,7 @@ _AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True)
-class Plan:
+class SiloSchedule:
     """Silos and rounds."""
 
     silos: int = 100
@@ -40,7 +40,7 @@ class Plan:
     """Epochs of the new silo."""
     together: int = 10
     """FedAvg's rounds with the new silo beside those drawn."""
-    training: Training = field(default_factory=Training)
+    training: VisitTraining = field(default_factory=VisitTraining)
 
 
 class Traffic:
@@ -60,7 +60,7 @@ class Silos:
     Use it in a `with`, which ends the processes.
     """
 
-    def __init__(self, training: Sequence[Digits], how: Training, workers: int = 1) -> None:
+    def __init__(self, training: Sequence[Digits], how: VisitTraining, workers: int = 1) -> None:
         self.training, self.how = training, how
         self._pool = None
         if workers > 1:
@@ -94,7 +94,7 @@ _silos: Silos | None = None
 """Of a worker's process."""
 
 
-def _begin(training: Sequence[tuple[np.ndarray, np.ndarray]], how: Training) -> None:
+def _begin(training: Sequence[tuple[np.ndarray, np.ndarray]], how: VisitTraining) -> None:
     global _silos  # noqa: PLW0603  # the digits go to a process once, not with each visit
     torch.set_num_threads(1)
     _silos = Silos([Digits(torch.from_numpy(images), torch.from_numpy(labels)) for images, labels in training], how)
@@ -109,10 +109,10 @@ def _visited(sent: tuple[int, tuple[int, ...], list[np.ndarray]], epochs: int) -
     return [values.numpy() for values in trained]
 
 
-class Run:
+class SeedRun:
     """One seed: the same deal, first weights, drawn silos and order of digits for all methods."""
 
-    def __init__(self, plan: Plan, dealt: Dealt, seed: int, silos: Silos | None = None) -> None:
+    def __init__(self, plan: SiloSchedule, dealt: Dealt, seed: int, silos: Silos | None = None) -> None:
         self.plan, self.dealt, self.seed = plan, dealt, seed
         self._silos = silos or Silos(dealt.training, plan.training)
 

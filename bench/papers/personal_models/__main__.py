@@ -25,7 +25,7 @@ from bench.intervals import Interval
 from bench.papers.personal_models import hospitals, stack, synthetic
 from bench.papers.personal_models.published import HETEROGENEITIES, PRINTED, SETTINGS, SHARED
 from bench.places import DATA, OUT
-from bench.table import Figure, judge
+from bench.table import Criterion, judge
 
 SEEDS: Final = 5
 WAYS: Final = {"published": True, "logits": False}
@@ -41,7 +41,7 @@ def synthetic_part(heterogeneity: float, way: str, seeds: list[int], rounds: int
 
     settings = SETTINGS[heterogeneity]
     accuracies = stack.train(
-        settings, stack.Way(doubled=WAYS[way], rounds=rounds), synthetic.draw(heterogeneity, seeds), seeds, told
+        settings, stack.TrainingWay(doubled=WAYS[way], rounds=rounds), synthetic.draw(heterogeneity, seeds), seeds, told
     )
     names = [SHARED, *(method.name for method in settings.methods)]
     return {
@@ -50,7 +50,7 @@ def synthetic_part(heterogeneity: float, way: str, seeds: list[int], rounds: int
     }
 
 
-def synthetic_figures(heterogeneity: float, way: str, part: dict[str, Any]) -> list[Figure]:
+def synthetic_figures(heterogeneity: float, way: str, part: dict[str, Any]) -> list[Criterion]:
     """One line for each method."""
     accuracies = {name: np.array(values) for name, values in part["accuracies"].items()}
     lines = []
@@ -61,15 +61,15 @@ def synthetic_figures(heterogeneity: float, way: str, part: dict[str, Any]) -> l
         for other in (SHARED, _ALONE):
             if name not in (SHARED, other):
                 measured += f", less {other} {Interval.of(values - accuracies[other]).signed(2)}"
-        lines.append(Figure(f"synthetic {heterogeneity:g}, {way}, {name}", beside, measured, met=True))
+        lines.append(Criterion(f"synthetic {heterogeneity:g}, {way}, {name}", beside, measured, met=True))
     return lines
 
 
-def hospital_figures(name: str, part: dict[str, Any]) -> list[Figure]:
+def hospital_figures(name: str, part: dict[str, Any]) -> list[Criterion]:
     """AUC of the hospitals' held-out patients in the mean, and what personal models add to it."""
     areas = {method: np.array(values) for method, values in part["aucs"].items()}
     return [
-        Figure(
+        Criterion(
             f"{name}, {method}",
             "shown",
             f"{values.mean():.4f}"
@@ -97,7 +97,7 @@ def main() -> int | str:
         return why
     torch.set_num_threads(1)
     seeds = list(range(1, asked.seeds + 1))
-    parts: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], list[Figure]]]] = {}
+    parts: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], list[Criterion]]]] = {}
     for way in WAYS:
         for heterogeneity in reversed(HETEROGENEITIES):
             parts[f"synthetic-{heterogeneity:g}-{way}"] = (

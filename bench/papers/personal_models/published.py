@@ -12,7 +12,7 @@ HETEROGENEITIES: Final = (0.0, 0.5)
 
 
 @dataclass(frozen=True)
-class Method:
+class PersonalMethod:
     """A personal model: lambda of Ditto's distance and mu of the constraint, which is an index of `CONSTRAINTS`."""
 
     constraint: int
@@ -33,12 +33,12 @@ class Settings:
     """Of one heterogeneity: the learning rate, and ten methods; those with Ditto stand behind the five without."""
 
     rate: float
-    methods: tuple[Method, ...]
+    methods: tuple[PersonalMethod, ...]
 
 
 def _settings(rate: float, ditto: float, alone: tuple[float, ...], beside: tuple[float, ...], held: float) -> Settings:
-    without = tuple(Method(at, 0.0, mu) for at, mu in enumerate((0.0, *alone)))
-    together = tuple(Method(at, ditto if at == 0 else held, mu) for at, mu in enumerate((0.0, *beside)))
+    without = tuple(PersonalMethod(at, 0.0, mu) for at, mu in enumerate((0.0, *alone)))
+    together = tuple(PersonalMethod(at, ditto if at == 0 else held, mu) for at, mu in enumerate((0.0, *beside)))
     return Settings(rate, without + together)
 
 

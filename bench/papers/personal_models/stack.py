@@ -41,7 +41,7 @@ _HELD: Final = slice(1 + _KINDS, None)
 
 
 @dataclass(frozen=True)
-class Way:
+class TrainingWay:
     """How the models are trained and how long."""
 
     doubled: bool
@@ -92,7 +92,7 @@ class _Statistics(nn.Module):
 class Stack:
     """Eleven models of D clients. Weights: (D, 11, 20, 60), (D, 11, 20, 1), (D, 11, 10, 20) and (D, 11, 10, 1)."""
 
-    def __init__(self, settings: Settings, way: Way, seeds: list[int]) -> None:
+    def __init__(self, settings: Settings, way: TrainingWay, seeds: list[int]) -> None:
         self.settings, self.way = settings, way
         clients = CLIENTS * len(seeds)
         self.weights = [torch.cat(parts) for parts in zip(*(_start(seed) for seed in seeds), strict=True)]
@@ -165,7 +165,9 @@ class Stack:
         return np.asarray(100.0 * _by_seed(right).mean(dim=1).numpy(), np.float64)
 
 
-def train(settings: Settings, way: Way, data: Data, seeds: list[int], told: Callable[[str], None]) -> np.ndarray:
+def train(
+    settings: Settings, way: TrainingWay, data: Data, seeds: list[int], told: Callable[[str], None]
+) -> np.ndarray:
     """Accuracies (seeds, 11): the shared model's, then those of `settings.methods`."""
     stack = Stack(settings, way, seeds)
     drawn = torch.Generator().manual_seed(1)

@@ -21,7 +21,7 @@ EVIDENCE_BYTES: Final = KEY_BYTES + 32
 
 
 @dataclass(frozen=True)
-class Complaint:
+class ShareComplaint:
     """One silo's complaint about another, with the key of that one's note for it."""
 
     attempt: AttemptRef

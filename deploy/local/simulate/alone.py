@@ -13,13 +13,13 @@ from scipy.special import expit
 
 from deploy.local.logistic import Array, design, logistic
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.outcome import Exact, Measured, measure
+from deploy.local.simulate.outcome import Exact, RunMetrics, measure
 from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import BINARY, Study
 from silo_agent.data.records import Records
 
 
-def alone(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
+def alone(study: Study, cohorts: Cohorts, *, seed: int) -> RunMetrics:
     """Metrics of the mean silo: each silo's regression on the same test records, averaged over the silos.
 
     A silo whose training records are all of one class says its rate. Raises `SimulationError` for a study with images
@@ -35,7 +35,7 @@ def alone(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
         said = _risks(silo.training, parts)
         found.append(measure(study, parts, [np.stack([1.0 - own, own], axis=1) for own in said]))
     by_domain = [_mean([own[m] for own, _ in found]) for m in range(len(study.data.domains))]
-    return Measured(study, seed, tuple(by_domain), _mean([own for _, own in found]))
+    return RunMetrics(study, seed, tuple(by_domain), _mean([own for _, own in found]))
 
 
 def _risks(training: Records, tests: Sequence[Records]) -> list[Array]:

@@ -20,7 +20,7 @@ from policies.documents.study import Study, load_study
 if TYPE_CHECKING:
     from deploy.local.simulate.data.reading import LeftOut
     from deploy.local.simulate.many import M_co, Run
-    from deploy.local.simulate.outcome import Measured
+    from deploy.local.simulate.outcome import RunMetrics
     from deploy.local.simulate.silos import Source
 
 MOST_SEEDS: Final = 10_000
@@ -117,7 +117,7 @@ def simulate(
 
         runs = each("study", partial(run, ensemble=ensemble), asked)
         own = [run.own for run in runs if run.own is not None]
-        others: dict[str, Sequence[Measured]] = {OWN: own} if own else {}
+        others: dict[str, Sequence[RunMetrics]] = {OWN: own} if own else {}
         together = [run.ensemble for run in runs if run.ensemble is not None]
         if together:
             others[ENSEMBLE] = together

@@ -20,7 +20,7 @@ from crypto.entropy import Entropy
 from deploy.local.simulate.ensemble import mean_of, measured_ensemble, personal_models, require_local_models
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.outcome import Measured, Outcome, measure
+from deploy.local.simulate.outcome import Outcome, RunMetrics, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, require_bounds
 from policies.plan import grids
@@ -104,7 +104,7 @@ def simulate(
     own = None
     if study.composition.keeps and cohorts.test is not None:
         mine = Cohorts(cohorts.silos)
-        own = Measured(study, seed, *measure(study, mine.measured, _said(complete, mine)))
+        own = RunMetrics(study, seed, *measure(study, mine.measured, _said(complete, mine)))
     together = None
     if ensemble:
         keeps = study.composition.keeps

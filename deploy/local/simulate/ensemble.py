@@ -13,7 +13,7 @@ import numpy as np
 
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.outcome import Array, Measured, measure
+from deploy.local.simulate.outcome import Array, RunMetrics, measure
 from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import Study
 from silo_agent.data.records import Records
@@ -53,7 +53,7 @@ def mean_of(models: Sequence[Model], records: Records) -> Array:
     return np.asarray(np.mean(said, axis=0), np.float64)
 
 
-def measured_ensemble(study: Study, models: Sequence[Model], cohorts: Cohorts, *, seed: int) -> Measured:
+def measured_ensemble(study: Study, models: Sequence[Model], cohorts: Cohorts, *, seed: int) -> RunMetrics:
     """The ensemble's exact metrics on the test records, or on the held-out patients of all silos together."""
     parts = cohorts.measured
-    return Measured(study, seed, *measure(study, parts, [mean_of(models, records) for records in parts]))
+    return RunMetrics(study, seed, *measure(study, parts, [mean_of(models, records) for records in parts]))

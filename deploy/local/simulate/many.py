@@ -8,12 +8,12 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.outcome import Measured, Outcome
+from deploy.local.simulate.outcome import Outcome, RunMetrics
 from deploy.local.simulate.silos import Cohorts, Source
 from policies.documents.study import Study
 from silo_agent.learning.device import limit_threads
 
-M_co = TypeVar("M_co", bound=Measured, covariant=True)
+M_co = TypeVar("M_co", bound=RunMetrics, covariant=True)
 
 
 class Run(Protocol[M_co]):
@@ -30,7 +30,7 @@ class _Task(NamedTuple, Generic[M_co]):
     source: Source
 
 
-_TASKS: list[_Task[Measured]] = []
+_TASKS: list[_Task[RunMetrics]] = []
 """What a worker's process works on, handed over once."""
 
 
@@ -71,12 +71,12 @@ def each_seed(
     return tuple(found)
 
 
-def _begin(task: _Task[Measured]) -> None:
+def _begin(task: _Task[RunMetrics]) -> None:
     limit_threads(1)
     _TASKS[:] = [task]
 
 
-def _work_here(seed: int) -> Measured:
+def _work_here(seed: int) -> RunMetrics:
     return _work(_TASKS[0], seed)
 
 

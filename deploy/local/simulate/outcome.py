@@ -49,7 +49,7 @@ class Exact:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Measured:
+class RunMetrics:
     """Exact metrics of one run: by domain, in the study's order, and of all test records together."""
 
     study: Study
@@ -82,7 +82,7 @@ class Measured:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Outcome(Measured):
+class Outcome(RunMetrics):
     """One run of a study. `published`: what the silos would sign, from the noised sums of held-out patients.
 
     `own`: if the recipe keeps parts at the silos and `exact` is of separate test records, what each silo's complete
@@ -92,8 +92,8 @@ class Outcome(Measured):
 
     model: SharedModel
     published: Results
-    own: Measured | None = None
-    ensemble: Measured | None = None
+    own: RunMetrics | None = None
+    ensemble: RunMetrics | None = None
 
     @property
     def epsilon(self) -> Mapping[str, float]:

@@ -12,11 +12,11 @@ from rich import box
 from rich.table import Table
 
 from deploy.local.simulate.data.reading import LeftOut
-from deploy.local.simulate.outcome import Exact, Figure, Measured, Outcome, epsilons, mean
+from deploy.local.simulate.outcome import Exact, Figure, Outcome, RunMetrics, epsilons, mean
 from policies.documents.study import Study
 from silo_agent.learning.figures.evaluation import Estimate
 
-Runs = Sequence[Measured]
+Runs = Sequence[RunMetrics]
 RECORDS, TEST_RECORDS = "records", "test records"
 """What records that were left out were for."""
 MOST_REASONS: Final = 10
@@ -138,7 +138,7 @@ def _risk(own: Sequence[Exact]) -> tuple[str, str]:
     return spread([one.calibration for one in own]), f"{mean([one.records for one in own]):.0f}"
 
 
-def _run(run: Measured) -> dict[str, Any]:
+def _run(run: RunMetrics) -> dict[str, Any]:
     found: dict[str, Any] = {
         "seed": run.seed,
         "mean": run.mean,

@@ -31,7 +31,7 @@ from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
 from policies.errors import LedgerRolledBackError, PolicyError
 from policies.ledger.chain import Entry
-from policies.ledger.cosign import Cosigned, require_head
+from policies.ledger.cosign import CosignatureFile, require_head
 from policies.ledger.events import Debit, InForce, Recovery
 from policies.ledger.ledger import read_history
 from policies.plan import disk, memory
@@ -372,7 +372,7 @@ def ledger(subject: CheckedSilo) -> Finding:
 
     Raises what `read_history` raises, too, if there is no ledger.
     """
-    held = Cosigned(subject.ledger).latest()  # read first: a running agent may extend the ledger
+    held = CosignatureFile(subject.ledger).latest()  # read first: a running agent may extend the ledger
     genesis, entries = read_history(subject.ledger)
     # Never how many entries: one that notes a fault may follow from a record.
     try:

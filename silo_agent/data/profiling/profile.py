@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.documents.study import DataSchema, DomainColumn, Feature
 from silo_agent.data.cells import Absence, Cell, CodeTable, number
-from silo_agent.data.errors import Fault, Faults, Unfit
+from silo_agent.data.errors import Faults, RecordFault, Unfit
 from silo_agent.data.profiling import leaks
 from silo_agent.data.reader import Reading, domain_parser, read_records
 from silo_agent.data.table import Source, Written, needed_columns
@@ -73,7 +73,7 @@ class _ByColumn(Faults):
         self.counted: Counter[str] = Counter()
         self._seen: set[tuple[str, int, str]] = set()
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: RecordFault) -> None:
         super().add(fault)
         cell = (fault.file, fault.row, fault.column)
         if cell not in self._seen:

@@ -20,7 +20,7 @@ from crypto.rings.grid import to_grid
 from crypto.stream import KeyStream
 from policies.plan import grids
 from policies.plan.release import Release
-from silo_agent.learning.errors import ReleaseError
+from silo_agent.learning.errors import NoiseParametersError
 from silo_agent.learning.noise.gaussian import discrete_gaussian
 
 Mode = Literal["local", "distributed", "none"]
@@ -42,19 +42,19 @@ def noised(
 
     `statistic`: float64 (d,), l2 sensitivity 1. `release` is what the ledger was charged for. Its noise is the standard
     deviation in units of the sensitivity. Returns int64 (d,), |v| <= limit; times `step` it estimates the statistic.
-    Raises `ReleaseError` if the public parameters cannot give this noise, or if the statistic has another length.
+    Raises `NoiseParametersError` if the public parameters cannot give this noise, or the statistic has another length.
     """
     if not 0.0 < bound / step <= limit:
         msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit} steps; lower privacy.max_patients"
-        raise ReleaseError(msg)
+        raise NoiseParametersError(msg)
     if statistic.shape != (release.values,):
         msg = f"{release.tensor} has {statistic.size} values; the study's plan says {release.values}"
-        raise ReleaseError(msg)
+        raise NoiseParametersError(msg)
     sd = share_sd(release, mode=mode, silos=silos, colluders=colluders, step=step)
     sigma = sd / step
     if mode != "none" and not sigma >= grids.LEAST_SIGMA:  # `grids.require` has refused such a study before the charge
         msg = f"noise {release.noise:g} is too small for a grid of {step:g}; raise the noise in the study"
-        raise ReleaseError(msg)
+        raise NoiseParametersError(msg)
     # The makers of statistics leave out records that are not finite, so `nan_to_num` has nothing to replace. It would
     # protect nobody: a zero in place of a sum differs from it by all its patients. But an error would reveal something
     # about a patient too, and give no result.
@@ -65,13 +65,13 @@ def noised(
 
 
 def check_noise(noise: float, mode: Mode) -> None:
-    """Check that noise is exactly 0 in mode `none`, and finite and above 0 in the others. Raises `ReleaseError`."""
+    """Raise `NoiseParametersError` unless noise is exactly 0 in mode `none`, and finite and above 0 in the others."""
     if mode == "none" and noise != 0.0:
         msg = f"noise {noise:g} in mode none, which draws none; write noise 0, or another privacy.mode"
-        raise ReleaseError(msg)
+        raise NoiseParametersError(msg)
     if mode != "none" and not 0.0 < noise < math.inf:
         msg = f"noise {noise:g} in mode {mode} protects nobody; raise the noise in the study"
-        raise ReleaseError(msg)
+        raise NoiseParametersError(msg)
 
 
 def share_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: float) -> float:
@@ -79,13 +79,13 @@ def share_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: 
 
     In mode `distributed`, the colluders do not count, nor one more silo: the one whose patient is protected, since it
     knows its own noise. The noise of the others alone must reach the charged noise (`grids.share_sd`). Raises
-    `ReleaseError` as `noised`.
+    `NoiseParametersError` as `noised`.
     """
     check_noise(release.noise, mode)
     shared = mode == "distributed"
     if shared and silos - 1 - colluders < 1:
         msg = f"{silos} silos with {colluders} colluders cannot share noise; invite more silos or use mode local"
-        raise ReleaseError(msg)
+        raise NoiseParametersError(msg)
     return grids.share_sd(release, distributed=shared, silos=silos, colluders=colluders, step=step)
 
 

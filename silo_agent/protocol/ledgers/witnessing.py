@@ -32,7 +32,7 @@ from policies.ledger.cosign import Checkpoint, advance
 from policies.ledger.judging import SeenCheckpoint, Summed, kept, require_believable, standing
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
-from silo_agent.protocol.client import Client, Stopped
+from silo_agent.protocol.client import AskedToStop, Client
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
 
@@ -42,7 +42,7 @@ PAUSE_SECONDS: Final = 1.0
 """Pause after a checkpoint that could not be cosigned."""
 
 
-class Studies(Protocol):
+class HeldStudies(Protocol):
     """The studies that this silo knows."""
 
     def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
@@ -59,7 +59,7 @@ class Witness:
         self,
         state: Path,
         credential: Credential,
-        studies: Studies,
+        studies: HeldStudies,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`state` is the agent's folder. A charge that none of `studies` explains is not cosigned."""
@@ -203,7 +203,7 @@ class Witnessing:
                 given = None
                 if handed is not None:
                     given = self._witness.cosign(handed.stated, handed.evidence)
-            except Stopped:
+            except AskedToStop:
                 return
             except Exception as fault:  # noqa: BLE001  # whatever was handed out, the next one is cosigned
                 # If this silo does not answer, the coordinator asks others. This silo's own work goes on.

@@ -20,10 +20,10 @@ from bench.papers.feddar.__main__ import (
     start,
 )
 from bench.papers.feddar.law import DOMAINS, INPUTS, WIDTH, Samples, distance, draw, error
-from bench.papers.feddar.recipes import Clients, Steps, closed_form, plain_total, second_order, weighted_average
-from bench.papers.feddar.sealed import STEP, Silos
+from bench.papers.feddar.recipes import Clients, LocalSteps, closed_form, plain_total, second_order, weighted_average
+from bench.papers.feddar.sealed import STEP, SealedSilos
 
-SOLVED = Steps(0, 0.0, 2, 0.1)
+SOLVED = LocalSteps(0, 0.0, 2, 0.1)
 RECIPES = pytest.mark.parametrize("recipe", [second_order, weighted_average, closed_form])
 
 
@@ -70,19 +70,19 @@ def test_the_distance_is_the_sine_of_the_largest_angle():
 @pytest.mark.parametrize("recipe", [second_order, closed_form])
 def test_solved_local_heads_aggregate_to_pooled_least_squares(recipe, clients, experiment):
     model = start(3)
-    new = recipe(clients, model, plain_total, Steps(0, 0.0, 0, 0.0))
+    new = recipe(clients, model, plain_total, LocalSteps(0, 0.0, 0, 0.0))
     expected = pooled_heads(experiment.training, model.encoder) @ model.encoder.T
     np.testing.assert_allclose(new.coefficients, expected, atol=1e-9)
 
 
 def test_many_local_steps_come_near_the_solved_heads(clients):
     frozen = dataclasses.replace(MANY, encoder_steps=0, head_steps=3000)
-    near, solved = (second_order(clients, start(3), plain_total, s) for s in (frozen, Steps(0, 0.0, 0, 0.0)))
+    near, solved = (second_order(clients, start(3), plain_total, s) for s in (frozen, LocalSteps(0, 0.0, 0, 0.0)))
     np.testing.assert_allclose(near.heads, solved.heads, atol=1e-4)
 
 
 def test_an_average_weights_heads_by_samples(clients):
-    steps = Steps(3, 0.5, 0, 0.0)
+    steps = LocalSteps(3, 0.5, 0, 0.0)
     seen = []
 
     def watched(tensor, *values):
@@ -100,7 +100,7 @@ def test_a_domain_that_nobody_has_keeps_its_head(recipe, experiment):
     domains = np.where(experiment.training.domains == 4, 0, experiment.training.domains)
     missing = Clients.of(dataclasses.replace(experiment.training, domains=domains), plain_total)
     model = start(3)
-    new = recipe(missing, model, plain_total, Steps(5, 0.5, 0, 0.0))
+    new = recipe(missing, model, plain_total, LocalSteps(5, 0.5, 0, 0.0))
     np.testing.assert_allclose(new.coefficients[4], model.coefficients[4], atol=1e-12)
 
 
@@ -150,7 +150,7 @@ def test_algorithm_2_finds_the_representation(experiment):
 
 
 def test_a_sealed_sum_is_the_sum_on_the_grid():
-    silos, rng = Silos(3), np.random.default_rng(0)
+    silos, rng = SealedSilos(3), np.random.default_rng(0)
     values = rng.normal(size=(3, 5, 2)), rng.normal(size=(3, 4))
     for _ in range(2):
         for opened, plain in zip(silos("heads", *values), plain_total("heads", *values), strict=True):

@@ -8,7 +8,7 @@ import pytest
 from bench.papers.feddar import agents
 from bench.papers.feddar.__main__ import FEW, LINEAR
 from bench.papers.feddar.law import draw
-from bench.papers.feddar.recipes import Clients, Model, averaged_encoder, closed_form, plain_total, second_order
+from bench.papers.feddar.recipes import Clients, LinearModel, averaged_encoder, closed_form, plain_total, second_order
 from deploy.local.simulate.engine import simulate
 
 SAMPLES, CLIENTS, SEED = 40, 6, 43
@@ -16,7 +16,7 @@ SAMPLES, CLIENTS, SEED = 40, 6, 43
 
 def trained(recipe, steps, rounds):
     study = agents.study_of(recipe, steps, rounds, samples=SAMPLES, clients=CLIENTS)
-    return agents.model_of(simulate(study, agents.Draws(SAMPLES, CLIENTS).draw(study, SEED), seed=1).model)
+    return agents.model_of(simulate(study, agents.ClientDraws(SAMPLES, CLIENTS).draw(study, SEED), seed=1).model)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_algorithm_2_takes_the_steps_of_the_paper(clients):
 def test_sa_takes_the_steps_of_the_paper(clients):
     model = trained("feddar-sa", FEW, 1)
     for _ in range(2):
-        moved = Model(averaged_encoder(clients, model.encoder, model.heads, plain_total, FEW), model.heads)
+        moved = LinearModel(averaged_encoder(clients, model.encoder, model.heads, plain_total, FEW), model.heads)
         model = second_order(clients, moved, plain_total, dataclasses.replace(FEW, encoder_steps=0))
     found = trained("feddar-sa", FEW, 3)
     np.testing.assert_allclose(found.encoder, model.encoder, atol=1e-3)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from bench.papers.invariance import DISAGREE, EACH, MARK, SETTINGS, SILOS, TEST_DISAGREE, Digits, cohorts, study
+from bench.papers.invariance import DISAGREE, EACH, MARK, SETTINGS, SILOS, TEST_DISAGREE, PlainDigits, cohorts, study
 
 
 @pytest.fixture(scope="module")
 def digits():
     """Images that are bright everywhere; labels as even as MNIST's."""
     rng = np.random.default_rng(0)
-    return Digits(np.ones((60_000, 28, 28), np.float32), rng.integers(0, 10, 60_000).astype(np.uint8))
+    return PlainDigits(np.ones((60_000, 28, 28), np.float32), rng.integers(0, 10, 60_000).astype(np.uint8))
 
 
 def shares(records):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.speed.hessian import AGREEMENT, Problem, Turn, figures_of
+from bench.speed.hessian import AGREEMENT, Problem, WayCost, figures_of
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 4), (3, 2)])
@@ -14,7 +14,7 @@ def test_the_closed_forms_give_what_differentiation_gives(rows, width):
 
 
 def test_a_ratio_is_of_one_turn_and_the_median_is_judged():
-    turns = [Turn(30.0, 1.0, 3.0), Turn(90.0, 2.0, 3.0), Turn(50.0, 1.0, 25.0)]
+    turns = [WayCost(30.0, 1.0, 3.0), WayCost(90.0, 2.0, 3.0), WayCost(50.0, 1.0, 25.0)]
     ratio, release, difference = figures_of("C = 1, k = 2", 45.0, 1e-12, turns)
     assert ratio.measured.startswith("45.0 ")
     assert release.measured == "10.0"

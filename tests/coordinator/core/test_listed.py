@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.events import Clear, Confirmed, Passed, Persist, Restarted, Returned, Stopped
+from coordinator.core.events import Clear, Confirmed, Passed, Persist, Restarted, Returned, RoundStopped
 from coordinator.core.missed import LISTED_SECONDS, NOTICE_SECONDS, Missed
 from coordinator.core.state import Listed, Phase
 from coordinator.core.study import (
@@ -67,7 +67,7 @@ def signed():
     """The heads of three are listed, and the attempt has failed; birch is back."""
     state = without_birch(begun(), Tensor.HEADS)
     assert state.round.survivors == THREE
-    return feed(state, Stopped("a sum that nobody could open"), Returned("birch"))
+    return feed(state, RoundStopped("a sum that nobody could open"), Returned("birch"))
 
 
 def test_the_next_attempt_is_made_with_the_listed_alone(signed):
@@ -162,7 +162,7 @@ def test_an_honest_silo_is_not_taken_as_gone_because_another_one_stayed_away(mis
 def test_absences_count_together_over_the_attempts_at_a_round(missed):
     place = missed.round.place
     state = feed(missed, Returned("elm"), accept(place, "elm", model="m"), now=LATER + 1000.0)
-    state = feed(state, Stopped("a disk is full"), now=LATER + 5000.0)
+    state = feed(state, RoundStopped("a disk is full"), now=LATER + 5000.0)
     assert state.round.place.attempt == place.attempt + 1
     assert missing(state) == {"alder": (0.0, LATER + 5000), "cedar": (0.0, LATER + 5000), "elm": (1000, LATER + 5000)}
 
@@ -193,7 +193,7 @@ def test_a_study_without_a_list_waits_as_long_as_it_takes():
 
 def test_it_does_not_wait_for_who_is_silent_once_one_that_was_listed_has_left_for_good():
     """Though three of four would be enough for a round without a list."""
-    state = feed(until(begun(), at(1, Phase.SIGN, Tensor.HEADS)), Stopped("a disk is full"))
+    state = feed(until(begun(), at(1, Phase.SIGN, Tensor.HEADS)), RoundStopped("a disk is full"))
     place = state.round.place
     state = feed(state, accept(place, "alder", model="m"), accept(place, "birch", model="m"), refuse(place, "elm"))
     state = feed(state, Passed(), now=LATER + 2 * LIMITS.offer)
@@ -226,7 +226,7 @@ def test_if_one_that_was_listed_leaves_for_good_the_others_void_the_list(voiding
 def test_what_was_voided_is_handed_to_silos_of_later_attempts_too(voiding):
     state = until(feed(voiding, Returned("birch")), at(1, Phase.GATHER, Tensor.HEADS))
     before = state.round.void_of(Tensor.HEADS)
-    state = feed(replace(state, script=replace(state.script, max_attempts=9)), Stopped("a disk is full"))
+    state = feed(replace(state, script=replace(state.script, max_attempts=9)), RoundStopped("a disk is full"))
     assert (state.round.place, state.round.void_of(Tensor.HEADS)) == (Place(STUDY, 1, 4), before)
 
 
@@ -302,7 +302,7 @@ def test_one_that_vanishes_again_ends_the_attempt_and_not_the_list(signed):
 def test_in_a_later_sum_who_is_not_listed_is_set_aside_again():
     state = without_birch(begun(), Tensor.ENCODER)
     assert state.round.listed == (Listed(Tensor.HEADS, FOUR, opening=True), Listed(Tensor.ENCODER, THREE))
-    state = feed(state, Stopped("a sum that nobody could open"), Returned("birch"))
+    state = feed(state, RoundStopped("a sum that nobody could open"), Returned("birch"))
     assert state.round.invited == FOUR, "the heads were all four's"
     state = until(state, at(1, Phase.GATHER, Tensor.ENCODER))
     assert (state.round.participants, state.round.lost) == (THREE, {"birch"})
@@ -312,7 +312,7 @@ def test_in_a_later_sum_who_is_not_listed_is_set_aside_again():
 
 
 def test_one_of_a_later_sum_that_is_missing_when_the_gathering_ends_ends_the_attempt():
-    state = feed(without_birch(begun(), Tensor.ENCODER), Stopped("no"), Returned("birch"))
+    state = feed(without_birch(begun(), Tensor.ENCODER), RoundStopped("no"), Returned("birch"))
     state = until(state, at(1, Phase.GATHER, Tensor.ENCODER))
     state = feed(state, *(event for event in wanted(state.round) if event.header.silo != "elm"))
     state = feed(state, Passed(), now=LATER + 3 * LIMITS.train)
@@ -322,7 +322,7 @@ def test_one_of_a_later_sum_that_is_missing_when_the_gathering_ends_ends_the_att
 
 def test_a_sum_that_nobody_was_asked_to_sign_binds_nobody():
     state = until(begun(), at(1, Phase.ADD, Tensor.HEADS))
-    assert feed(state, Stopped("altered on the disk")).round.listed == ()
+    assert feed(state, RoundStopped("altered on the disk")).round.listed == ()
 
 
 def test_the_list_outlasts_the_coordinator(signed):
@@ -340,7 +340,7 @@ def failed_after(phase):
     state = disputed(until(begun(max_attempts=4), at(1, Phase.GATHER)))
     state = until(state, at(1, phase, Tensor.HEADS))
     assert state.round.list_of(Tensor.HEADS) == FOUR
-    return feed(state, Stopped("a disk is full"))
+    return feed(state, RoundStopped("a disk is full"))
 
 
 def test_who_was_listed_and_disputes_again_is_left_out_and_the_list_is_voided():

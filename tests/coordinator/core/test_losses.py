@@ -22,7 +22,7 @@ from coordinator.core.events import (
     Revoked,
     Uploaded,
 )
-from coordinator.core.round import OutOfTurnError, step
+from coordinator.core.round import WrongPhaseError, step
 from coordinator.core.state import ADDED, OVER, SPARING, Phase, Round
 from protos import record
 from protos.messages import RINGS, Tensor
@@ -66,7 +66,7 @@ class Dwindling(RuleBasedStateMachine):
         before, self.history = self.state, [*self.history, event]
         try:
             after, effects = step(before, event, self.now)
-        except OutOfTurnError:
+        except WrongPhaseError:
             return
         if not effects:
             assert after is before

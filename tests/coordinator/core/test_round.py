@@ -27,10 +27,10 @@ from coordinator.core.events import (
     Restarted,
     Returned,
     Revoked,
-    Stopped,
+    RoundStopped,
     Uploaded,
 )
-from coordinator.core.round import COPIED, DATA_SECONDS, MOVES, NO_DATA, OutOfTurnError, step
+from coordinator.core.round import COPIED, DATA_SECONDS, MOVES, NO_DATA, WrongPhaseError, step
 from coordinator.core.state import (
     ADDED,
     COLLECTED,
@@ -299,7 +299,7 @@ TABLE = (
         (CLEARS,),
         why="2 silos take part, but 3 of 3 must sign who is in a sum",
     ),
-    Move("the operator stops an offer", offer(), Stopped("enough"), Phase.ABORTED, (CLEARS,), why="enough"),
+    Move("the operator stops an offer", offer(), RoundStopped("enough"), Phase.ABORTED, (CLEARS,), why="enough"),
     # --- wait
     Move("somebody who was away polls: the offer is open again", WAITING, Returned(WEST), Phase.OFFER),
     Move("a late yes makes it enough", WAITING, accept(P, WEST), Phase.GREET),
@@ -313,7 +313,7 @@ TABLE = (
         why="1 silos take part, the study needs 2",
     ),
     Move("who restarts meanwhile is asked anew", WAITING, Restarted(SOUTH, "new"), Phase.OFFER),
-    Move("the operator stops the waiting", WAITING, Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the waiting", WAITING, RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- void
     Move("the last has voided", but(VOIDING, WEST), confirm(Q, WEST, Task.VOID, Tensor.HEADS), Phase.GREET),
     Move(
@@ -359,7 +359,7 @@ TABLE = (
         Returned("east"),
         Phase.VOID,
     ),
-    Move("the operator stops the voiding", VOIDING, Stopped("x"), Phase.ABORTED, (Clear(Q),), why="x"),
+    Move("the operator stops the voiding", VOIDING, RoundStopped("x"), Phase.ABORTED, (Clear(Q),), why="x"),
     # --- greet
     Move("one has greeted", reach(Phase.GREET), upload(P, NORTH, Note.GREETING), Phase.GREET),
     Move(
@@ -396,7 +396,7 @@ TABLE = (
         why=f"south {RESTART}",
         culprits=(SOUTH,),
     ),
-    Move("the operator stops the greeting", reach(Phase.GREET), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the greeting", reach(Phase.GREET), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- deal
     Move("the dealer's keys arrive", reach(Phase.DEAL), upload(P, WEST, Note.KEYS), Phase.TAKE),
     Move(
@@ -427,7 +427,7 @@ TABLE = (
         why="south was restarted and has lost its keys",
         culprits=(SOUTH,),
     ),
-    Move("the operator stops the dealing", reach(Phase.DEAL), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the dealing", reach(Phase.DEAL), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- take
     Move("one has taken the keys", reach(Phase.TAKE), confirm(P, WEST, Task.TAKE), Phase.TAKE),
     Move(
@@ -488,7 +488,7 @@ TABLE = (
         why="north was restarted and has lost its keys",
         culprits=(NORTH,),
     ),
-    Move("the operator stops the taking", reach(Phase.TAKE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the taking", reach(Phase.TAKE), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     Move(
         "all have taken the keys, one is behind",
         after(BEHIND_TAKES, confirm(P, WEST, Task.TAKE), confirm(P, NORTH, Task.TAKE)),
@@ -525,7 +525,7 @@ TABLE = (
         why="west was restarted and has lost its keys",
         culprits=(WEST,),
     ),
-    Move("the operator stops the sharing", reach(Phase.SHARE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the sharing", reach(Phase.SHARE), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- catch up
     Move(
         "all who were behind have caught up",
@@ -573,7 +573,14 @@ TABLE = (
         why="north was restarted and has lost its keys",
         culprits=(NORTH,),
     ),
-    Move("the operator stops the catching up", reach(Phase.CATCH_UP), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move(
+        "the operator stops the catching up",
+        reach(Phase.CATCH_UP),
+        RoundStopped("x"),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="x",
+    ),
     # --- judge: polar was behind, south shares; east, north and west hold the model
     Move("one of three says that the note is false", JUDGING, false(NORTH), Phase.JUDGE),
     Move(
@@ -635,7 +642,7 @@ TABLE = (
         why="the certificate of west was revoked",
         culprits=(WEST,),
     ),
-    Move("the operator stops the judging", JUDGING, Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the judging", JUDGING, RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     Move(
         "somebody who is away is present again while others judge",
         replace(JUDGING, absent=frozenset({WEST})),
@@ -659,11 +666,13 @@ TABLE = (
         why="north disputes exchange: data: a row does not fit",
         culprits=(NORTH,),
     ),
-    Move("the operator stops the exchange", reach(Phase.EXCHANGE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move(
+        "the operator stops the exchange", reach(Phase.EXCHANGE), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"
+    ),
     # --- check
     Move("one has read its shares", reach(Phase.CHECK), confirm(P, NORTH, Task.CHECK), Phase.CHECK),
     Move("all have read their shares", but(reach(Phase.CHECK), WEST), confirm(P, WEST, Task.CHECK), Phase.GATHER),
-    Move("the operator stops the check", reach(Phase.CHECK), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the check", reach(Phase.CHECK), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     Move(
         "a silo complains without evidence: one of the two lies, and nobody is blamed alone",
         replace(reach(Phase.CHECK), complaints=(NORTH,)),
@@ -776,7 +785,7 @@ TABLE = (
         Returned("elsewhere"),
         Phase.EXAMINE,
     ),
-    Move("the operator stops it", reach(Phase.EXAMINE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops it", reach(Phase.EXAMINE), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- gather
     Move("one contribution is in", reach(Phase.GATHER), upload(P, NORTH, Tensor.HEADS), Phase.GATHER),
     Move(
@@ -813,7 +822,7 @@ TABLE = (
         Phase.GATHER,
         (lost(Phase.GATHER, NORTH, why=f"north {RESTART}"),),
     ),
-    Move("the operator stops the gathering", reach(Phase.GATHER), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the gathering", reach(Phase.GATHER), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- add
     Move("the sum is there", reach(Phase.ADD), Added(TOTAL), Phase.SIGN),
     Move(
@@ -825,7 +834,7 @@ TABLE = (
         now=LIMITS.train,
         why="no add from the coordinator within 100 s",
     ),
-    Move("adding fails", reach(Phase.ADD), Stopped("no room"), Phase.ABORTED, (CLEARS,), why="no room"),
+    Move("adding fails", reach(Phase.ADD), RoundStopped("no room"), Phase.ABORTED, (CLEARS,), why="no room"),
     # --- sign
     Move("one has signed", reach(Phase.SIGN), confirm(P, NORTH, Task.SIGN, Tensor.HEADS), Phase.SIGN),
     Move(
@@ -843,7 +852,7 @@ TABLE = (
         why="north disputes sign: data: a row does not fit",
         culprits=(NORTH,),
     ),
-    Move("the operator stops the signing", reach(Phase.SIGN), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the signing", reach(Phase.SIGN), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- reveal
     Move("one has revealed", reach(Phase.REVEAL), upload(P, NORTH, Note.REVEAL, Tensor.HEADS), Phase.REVEAL),
     Move(
@@ -861,7 +870,7 @@ TABLE = (
         why="north disputes reveal: data: a row does not fit",
         culprits=(NORTH,),
     ),
-    Move("the operator stops the revealing", reach(Phase.REVEAL), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the revealing", reach(Phase.REVEAL), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- open
     Move("one has opened", reach(Phase.OPEN), confirm(P, NORTH, Task.OPEN, Tensor.HEADS), Phase.OPEN),
     Move(
@@ -931,7 +940,7 @@ TABLE = (
         why=OBJECTIONS.format(task="open of heads"),
     ),
     # --- recount
-    Move("the operator stops the recount", reach(Phase.RECOUNT), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the recount", reach(Phase.RECOUNT), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     Move(
         "all have added the uploads again: a member spoilt the sum",
         but(reach(Phase.RECOUNT), WEST),
@@ -992,7 +1001,7 @@ TABLE = (
         (lost(Phase.OPEN, SOUTH, why="no open from south within 30 s"), CLEARS),
         now=LIMITS.open,
     ),
-    Move("the operator stops the opening", reach(Phase.OPEN), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the opening", reach(Phase.OPEN), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- solve
     Move("the solver's heads arrive", reach(Phase.SOLVE), upload(P, WEST, Note.HEADS), Phase.ADOPT),
     Move(
@@ -1031,7 +1040,7 @@ TABLE = (
         why=f"no solve from west within 40 s; {SHORT}",
         culprits=(WEST,),
     ),
-    Move("the operator stops the solving", reach(Phase.SOLVE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the solving", reach(Phase.SOLVE), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- adopt
     Move("one has adopted", reach(Phase.ADOPT), confirm(P, NORTH, Task.ADOPT, model="solved"), Phase.ADOPT),
     Move(
@@ -1096,7 +1105,7 @@ TABLE = (
         why=f"several silos object to what west has made: {OBJECTIONS.format(task='adopt')}",
         culprits=(WEST,),
     ),
-    Move("the operator stops the adopting", reach(Phase.ADOPT), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move("the operator stops the adopting", reach(Phase.ADOPT), RoundStopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- a loss, in whatever phase
     *(
         Move(
@@ -1446,7 +1455,7 @@ def test_what_is_so_already_changes_nothing(says, state, event):
 @pytest.mark.parametrize(("says", "state", "event"), OUT_OF_TURN, ids=lambda v: v if isinstance(v, str) else "")
 def test_out_of_turn(says, state, event):
     before = replace(state)
-    with pytest.raises(OutOfTurnError):
+    with pytest.raises(WrongPhaseError):
         step(state, event, 1.0)
     assert state == before
 
@@ -1461,7 +1470,7 @@ EXAMPLES: dict[type, Event] = {
     Returned: Returned(NORTH),
     Revoked: Revoked((NORTH,)),
     Passed: Passed(),
-    Stopped: Stopped("x"),
+    RoundStopped: RoundStopped("x"),
 }
 
 
@@ -1471,7 +1480,7 @@ def test_what_is_not_in_the_table_is_out_of_turn(phase):
     state = reach(phase)
     for kind, event in EXAMPLES.items():
         if (phase, kind) not in MOVES:
-            with pytest.raises(OutOfTurnError, match=f"{kind.__name__} does not fit the phase {phase}"):
+            with pytest.raises(WrongPhaseError, match=f"{kind.__name__} does not fit the phase {phase}"):
                 step(state, event, 1.0)
 
 

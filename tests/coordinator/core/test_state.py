@@ -18,9 +18,9 @@ from coordinator.core.state import (
     SPARING,
     SUMMING,
     Loss,
+    OfferedKeys,
     Phase,
     Seat,
-    Shown,
     Voided,
 )
 from protos.messages import Place, Signature, Tensor, Void
@@ -138,10 +138,10 @@ def test_the_keys_of_each_silo_are_remembered_as_it_has_shown_them_last():
     assert [one.silo for one in begun.all_shown] == list(SILOS)
     later = replace(offer(), shown=begun.all_shown, seats=(Seat(member("south", b"n"), "s", ""),))
     now = {one.silo: one for one in later.all_shown}
-    assert now["south"] == Shown.by(member("south", b"n")) != Shown.by(member("south"))
-    assert now["north"] == Shown.by(member("north"))
+    assert now["south"] == OfferedKeys.by(member("south", b"n")) != OfferedKeys.by(member("south"))
+    assert now["north"] == OfferedKeys.by(member("north"))
     north = member("north")
     for copied in ({"public_key": north.public_key}, {"kem_key": north.kem_key}):
-        assert Shown.by(replace(member("west"), **copied)).is_of(now["north"])
-    assert not Shown.by(member("west")).is_of(now["north"])
-    assert not Shown.by(north).is_of(now["north"])  # they are its own
+        assert OfferedKeys.by(replace(member("west"), **copied)).is_of(now["north"])
+    assert not OfferedKeys.by(member("west")).is_of(now["north"])
+    assert not OfferedKeys.by(north).is_of(now["north"])  # they are its own

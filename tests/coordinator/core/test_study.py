@@ -25,18 +25,18 @@ from coordinator.core.events import (
     Persist,
     Restarted,
     Returned,
-    Stopped,
+    RoundStopped,
     Uploaded,
 )
-from coordinator.core.round import OutOfTurnError, step
+from coordinator.core.round import WrongPhaseError, step
 from coordinator.core.state import ADDED, CONFIRMED, SPARING, Phase
 from coordinator.core.study import (
     LIVE,
     OVER,
+    InvitedSilo,
     Life,
     Progress,
     Script,
-    Silo,
     StudyStateError,
     abort,
     advance,
@@ -149,7 +149,7 @@ def test_a_failed_attempt_is_made_anew_with_new_keys():
 
 
 def test_the_last_attempt_ends_the_study_by_name():
-    state = feed(started(), Stopped("a"), Stopped("b"))
+    state = feed(started(), RoundStopped("a"), RoundStopped("b"))
     assert (state.life, state.why) == (Life.ENDED, "attempt 2 of round 0: b")
 
 
@@ -194,7 +194,11 @@ def test_who_returns_lets_the_study_go_on_where_it_stood():
 
 
 def test_who_has_left_is_not_away():
-    silos = (Silo("north"), Silo("south", away=True), Silo("west", "budget_spent: policy.budget is spent", away=True))
+    silos = (
+        InvitedSilo("north"),
+        InvitedSilo("south", away=True),
+        InvitedSilo("west", "budget_spent: policy.budget is spent", away=True),
+    )
     assert replace(started(), silos=silos).away == ("south",)
 
 
@@ -260,7 +264,7 @@ def test_a_pause_outlasts_the_attempt_and_the_waiting():
     state, _ = pause(waiting(), "paused by ops", 50.0)
     state = feed(state, Returned("south"), now=60.0)
     assert (state.life, state.round.phase, state.why) == (Life.PAUSED, Phase.OFFER, "paused by ops")
-    state = feed(state, Stopped("x"), now=60.0)
+    state = feed(state, RoundStopped("x"), now=60.0)
     assert (state.life, state.round.place.attempt) == (Life.PAUSED, 2)
     state, _ = resume(state, 100.0)
     assert (state.life, state.round.deadline) == (Life.RUNNING, 100.0 + LIMITS.offer)
@@ -471,7 +475,7 @@ class Federation(RuleBasedStateMachine):
         before, copy, self.last = self.state, record.dump(self.state), event
         try:
             after, effects = advance(before, event, self.now)
-        except (OutOfTurnError, StudyStateError):
+        except (WrongPhaseError, StudyStateError):
             assert record.dump(before) == copy
             return
         if not effects:
@@ -552,7 +556,7 @@ class Federation(RuleBasedStateMachine):
             assert event.silo in set(old.names) - self.case[0], "the two have no say"
             self.found.setdefault(event.silo, event.confirm.culprit)
         over = any(isinstance(effect, Clear) for effect in effects)
-        if self.case is None or not over or isinstance(event, Stopped):
+        if self.case is None or not over or isinstance(event, RoundStopped):
             return
         (pair, liar), self.case = self.case, None
         unlike = [said for said in self.found.values() if said != liar]
@@ -743,7 +747,7 @@ class Federation(RuleBasedStateMachine):
     @rule()
     def lose_the_reply(self):
         """The silo has not heard that its last word was taken, and says it again."""
-        if self.last is not None and not isinstance(self.last, (Passed, Stopped)):
+        if self.last is not None and not isinstance(self.last, (Passed, RoundStopped)):
             self.send(self.last)
 
     @troubled
@@ -799,7 +803,7 @@ class Federation(RuleBasedStateMachine):
     @troubled
     @rule()
     def stop_the_attempt(self):
-        self.send(Stopped("adding failed"))
+        self.send(RoundStopped("adding failed"))
 
     @rule(steps=st.integers(1, 12))
     def go_on(self, steps):

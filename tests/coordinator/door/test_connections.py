@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from coordinator.door import connections
 from coordinator.door.connections import FLOOD, PROOF_SECONDS, PROVEN, UNPROVEN, Connections, _peer, _source
 from coordinator.door.guard import LOOK_SECONDS
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 
 
 class House:
@@ -18,7 +18,7 @@ class House:
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=200)
-        self.port, self.now, self.metrics = self.listener.getsockname()[1], 0.0, Metrics()
+        self.port, self.now, self.metrics = self.listener.getsockname()[1], 0.0, CoordinatorMetrics()
         self.door = Connections(self.port, self.metrics, clock=lambda: self.now)
         self.made = []
 
@@ -234,7 +234,7 @@ def test_a_connection_over_ipv6_is_found_by_the_name_that_grpc_gives_it():
     listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     port = listener.getsockname()[1]
     with listener, socket.create_connection(("127.0.0.1", port)) as mine, listener.accept()[0]:
-        door = Connections(port, Metrics(), clock=lambda: 0.0)
+        door = Connections(port, CoordinatorMetrics(), clock=lambda: 0.0)
         door.look()
         (one,) = door._open.values()
         assert (one.peer, one.source) == (("127.0.0.1", mine.getsockname()[1]), "127.0.0.1")

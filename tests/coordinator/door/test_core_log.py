@@ -4,12 +4,12 @@ from structlog.testing import capture_logs
 
 from coordinator.door.core_log import CoreLog
 from coordinator.door.log_limit import LINES
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from protos.core_log import CoreLine
 
 
 def test_a_line_keeps_its_level_its_place_and_its_text():
-    metrics = Metrics()
+    metrics = CoordinatorMetrics()
     with capture_logs() as told:
         CoreLog(metrics).tell(CoreLine("error", "chttp2.cc:12", "settings frame received"))
     assert told == [
@@ -19,7 +19,7 @@ def test_a_line_keeps_its_level_its_place_and_its_text():
 
 
 def test_failed_handshakes_are_all_counted_few_are_logged_and_they_hide_no_other_line():
-    metrics = Metrics()
+    metrics = CoordinatorMetrics()
     core = CoreLog(metrics)
     with capture_logs() as told:
         for _ in range(3 * LINES):

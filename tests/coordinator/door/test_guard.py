@@ -15,7 +15,7 @@ from bench.attacks.hostile.wire import Wire
 from coordinator.door import guard as guards
 from coordinator.door.connections import Connections
 from coordinator.door.seats import CALLS, LONG_CALLS
-from coordinator.metrics import Metrics
+from coordinator.metrics import CoordinatorMetrics
 from protos import codec
 from protos.messages import Place
 from protos.v1 import operator_pb2, silo_pb2
@@ -305,7 +305,7 @@ class Alone:
     """A guard without network."""
 
     def __init__(self, monkeypatch):
-        self.now, self.metrics = 0.0, Metrics()
+        self.now, self.metrics = 0.0, CoordinatorMetrics()
         self.guard = guards.Guard(None, Connections(1, self.metrics), self.metrics, clock=lambda: self.now)
         monkeypatch.setattr(self.guard, "_identified", lambda *_: CALLER)
         monkeypatch.setattr(self.guard._connections, "look", lambda: None)
@@ -475,7 +475,7 @@ def test_a_call_that_ends_while_it_is_taken_up_keeps_no_seat(alone):
 
 
 def test_metadata_may_fill_its_limit(monkeypatch):
-    metrics, context = Metrics(), Context()
+    metrics, context = CoordinatorMetrics(), Context()
     alone = guards.Guard(None, Connections(1, metrics), metrics, clock=lambda: 0.0)
     monkeypatch.setattr(guards, "certificate_of", lambda _: b"")
     monkeypatch.setattr(guards, "label", lambda _: CALLER)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from crypto.canonical import canonical
-from crypto.secagg.dealt.complaints import EVIDENCE_BYTES, Complaint
+from crypto.secagg.dealt.complaints import EVIDENCE_BYTES, ShareComplaint
 from crypto.secagg.survivors import AttemptRef
 from protos import messages
 
 ATTEMPT = AttemptRef("5" * 64, "a" * 64, 3, 2)
-COMPLAINT = Complaint(ATTEMPT, "west", "north", bytes(range(32)))
+COMPLAINT = ShareComplaint(ATTEMPT, "west", "north", bytes(range(32)))
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_what_is_signed_says_what_it_is():
 
 def test_the_evidence_and_its_place_are_the_whole_complaint():
     assert COMPLAINT.evidence == bytes(range(32)) + b"\xaa" * 32
-    assert Complaint.read("5" * 64, (3, 2), "west", "north", COMPLAINT.evidence) == COMPLAINT
+    assert ShareComplaint.read("5" * 64, (3, 2), "west", "north", COMPLAINT.evidence) == COMPLAINT
     assert len(COMPLAINT.evidence) == EVIDENCE_BYTES == messages.EVIDENCE_BYTES

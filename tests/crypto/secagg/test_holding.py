@@ -8,7 +8,7 @@ import pytest
 
 from crypto.pki.certificates import Trust
 from crypto.secagg.holding import FalseNote, Holding
-from crypto.secagg.voids import Void
+from crypto.secagg.voids import VoidPromise
 
 HOLDING = Holding("5" * 64, 3, "c" * 64)
 FALSE = FalseNote("5" * 64, 3, 2, "north", "d" * 64)
@@ -25,7 +25,7 @@ STUDY = ("north", "south", "west")
 def test_every_field_changes_what_is_signed(word, changes):
     signed = {word.to_sign(), *(replace(word, **change).to_sign() for change in changes)}
     assert len(signed) == len(changes) + 1
-    assert not signed & {Void("5" * 64, 3, "heads", 2).to_sign()}
+    assert not signed & {VoidPromise("5" * 64, 3, "heads", 2).to_sign()}
 
 
 def test_only_those_who_signed_this_very_content_hold_it(silos):

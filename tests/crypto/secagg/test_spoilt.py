@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from crypto.pki.certificates import Trust
-from crypto.secagg.spoilt import Spoilt, needed
+from crypto.secagg.spoilt import SpoiltStatement, needed
 
-SPOILT = Spoilt("5" * 64, 1, 2, "heads", ("north", "south"), "a" * 64)
+SPOILT = SpoiltStatement("5" * 64, 1, 2, "heads", ("north", "south"), "a" * 64)
 OTHERS = (
     replace(SPOILT, study="6" * 64),
     replace(SPOILT, round=2),

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from crypto.pki.certificates import Trust
-from crypto.secagg.voids import Void
+from crypto.secagg.voids import VoidPromise
 
-VOID = Void("5" * 64, 3, "heads", 2)
+VOID = VoidPromise("5" * 64, 3, "heads", 2)
 STUDY = ("north", "south", "west")
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from deploy.local import cli
 from deploy.local.cli import app, shown
-from deploy.local.ledgers import Budget
+from deploy.local.ledgers import SpentBudget
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def test_a_folder_that_is_in_use_is_left_alone(monkeypatch, capsys, command, tmp
 
 
 def test_a_ledger_without_a_bound_has_nothing_left():
-    table = shown([Budget("north", 1.0, 4.0, 1e-5), Budget("south", math.inf, 4.0, 1e-5)])
+    table = shown([SpentBudget("north", 1.0, 4.0, 1e-5), SpentBudget("south", math.inf, 4.0, 1e-5)])
     assert [list(column.cells) for column in table.columns][1:] == [["1.000", "inf"], ["4", "4"], ["3.000", "0.000"]]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.local import ledgers
 from deploy.local.federation import Federation
-from deploy.local.ledgers import Budget, budgets
+from deploy.local.ledgers import SpentBudget, budgets
 
 
 @pytest.mark.parametrize(("said", "spent"), [(1.25, 1.25), ("unbounded", math.inf)])
@@ -20,5 +20,5 @@ def test_every_silos_ledger_is_read(tmp_path, monkeypatch, said, spent):
 
     monkeypatch.setattr(ledgers, "run", run)
     federation = Federation(tmp_path, tmp_path / "study.yaml", {"north": tmp_path / "north.csv"}, "")
-    assert budgets(federation) == (Budget("north", spent, 4.0, 1e-5),)
+    assert budgets(federation) == (SpentBudget("north", spent, 4.0, 1e-5),)
     assert asked == [("fedward-silo", "ledger", "show", "--json", "-c", tmp_path / "north" / "agent.yaml")]

@@ -36,6 +36,7 @@ def test_texts_that_yaml_would_read_otherwise_survive():
     text = write_study(study, notes={"null": "in mg/dl"})
     assert parse_document(text, Study, "again").digest == study.digest
     assert "# in mg/dl" in text
+    assert f"\nname: {study.name}\n" in text
 
 
 def test_a_feature_stands_on_one_line_however_long():

@@ -21,7 +21,7 @@ from policies.ledger.cosign import (
     SILO,
     Checkpoint,
     Cosignature,
-    Cosigned,
+    CosignatureFile,
     advance,
     check,
     checkpoint,
@@ -318,7 +318,7 @@ def test_a_recovery_stands_for_what_it_covers():
 # --- the file beside the ledger --------------------------------------------------------------------------------------
 @pytest.fixture
 def kept(tmp_path):
-    return Cosigned(tmp_path / "ledger.db")
+    return CosignatureFile(tmp_path / "ledger.db")
 
 
 def test_the_latest_of_each_signer_is_kept(kept, tmp_path):
@@ -402,7 +402,7 @@ def test_a_kept_file_with_fields_of_another_kind_is_refused_by_name(change, kept
 @given(bending.bent([signed(stated(grown((), *NOISES))).content, signed(stated(grown((), 40.0)), SOUTH).content]))
 def test_a_cosigned_file_that_is_bent_anywhere_is_refused_by_name(document):
     with tempfile.TemporaryDirectory() as folder:
-        kept = Cosigned(Path(folder) / "ledger.db")
+        kept = CosignatureFile(Path(folder) / "ledger.db")
         (Path(folder) / "ledger.db.countersigned.json").write_text(bending.as_json(document))
         with contextlib.suppress(CosignError):
             for item in kept.latest():

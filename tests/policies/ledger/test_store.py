@@ -20,7 +20,7 @@ from policies.errors import (
 )
 from policies.ledger.chain import Genesis, next_entry
 from policies.ledger.events import Debit, EntryRef
-from policies.ledger.store import Store, create_store, read_ledger
+from policies.ledger.store import LedgerFile, create_store, read_ledger
 from policies.plan.cost import Cost
 
 HERE = str(Path(__file__).parent)
@@ -52,7 +52,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    with contextlib.closing(Store(path)) as opened:
+    with contextlib.closing(LedgerFile(path)) as opened:
         yield opened
 
 
@@ -67,7 +67,7 @@ def test_a_store_is_the_file_of_its_name_however_sqlite_reads_such_a_name(tmp_pa
     monkeypatch.chdir(tmp_path)
     path = Path(name)
     create_store(path, GENESIS)
-    with contextlib.closing(Store(path)) as opened:
+    with contextlib.closing(LedgerFile(path)) as opened:
         assert (
             opened.read() == opened.read_again() == read_ledger(tmp_path / name) == read_ledger(path) == (GENESIS, ())
         )
@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_made_leaves_nothing(tmp_path):
 
 
 def test_an_absent_store_is_not_made_in_passing(tmp_path):
-    for use in (Store, read_ledger):
+    for use in (LedgerFile, read_ledger):
         with pytest.raises(LedgerMissingError, match="restore it from its backup"):
             use(tmp_path / "ledger.db")
     assert list(tmp_path.iterdir()) == []
@@ -208,7 +208,7 @@ def test_an_unknown_failure_closes_the_store_until_it_is_opened_anew(path, store
     assert read_ledger(path)[1] == ()
     with pytest.raises(LedgerWriteError, match="its last write failed"):
         store.append(entry_after(head), head)
-    with contextlib.closing(Store(path)) as again:
+    with contextlib.closing(LedgerFile(path)) as again:
         again.append(entry_after(head), head)
 
 
@@ -237,7 +237,7 @@ def test_an_interrupt_rolls_back_and_closes(path, store):
     ],
 )
 def test_edits_of_the_file_are_found(path, edit):
-    with contextlib.closing(Store(path)) as store:
+    with contextlib.closing(LedgerFile(path)) as store:
         store.append(entry_after(head_of(path)), head_of(path))
     with contextlib.closing(sqlite3.connect(path)) as raw:
         raw.execute(edit)
@@ -265,10 +265,10 @@ import resource, signal, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from policies.errors import LedgerWriteError
-from policies.ledger.store import Store
+from policies.ledger.store import LedgerFile
 from test_store import entry_after, head_of
 path, limit = Path(sys.argv[1]), int(sys.argv[2])
-store = Store(path)
+store = LedgerFile(path)
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 written = 0
 try:
@@ -301,10 +301,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
-from policies.ledger.store import Store
+from policies.ledger.store import LedgerFile
 from test_store import entry_after, head_of
 path = Path(sys.argv[1])
-store = Store(path)
+store = LedgerFile(path)
 def trace(sql):
     if sql.startswith(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -325,8 +325,8 @@ HALFWAY = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from policies.ledger.store import Store
-connection = Store(Path(sys.argv[1]))._connection
+from policies.ledger.store import LedgerFile
+connection = LedgerFile(Path(sys.argv[1]))._connection
 connection.execute("PRAGMA cache_size=2")
 connection.execute("BEGIN IMMEDIATE")
 connection.execute("UPDATE chain SET body = 'spoilt'")
@@ -344,7 +344,7 @@ def test_a_half_written_change_is_undone_by_the_next_writer_and_not_read_before(
     assert path.read_bytes() != before
     with pytest.raises(LedgerBusyError, match="let the agent open it first"):
         read_ledger(path)
-    with contextlib.closing(Store(path)) as store:
+    with contextlib.closing(LedgerFile(path)) as store:
         assert store.read() == (GENESIS, ())
     assert read_ledger(path) == (GENESIS, ())
     assert path.read_bytes()[100:] == before[100:]

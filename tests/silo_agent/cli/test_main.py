@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from crypto.pki.authority.root import read_request
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Identity, Role, Subject
-from policies.ledger.cosign import Cosigned
+from policies.ledger.cosign import CosignatureFile
 from policies.ledger.events import Fault
 from policies.ledger.ledger import Debit, Ledger, read_history
 from policies.plan.release import plan
@@ -341,7 +341,7 @@ def test_an_export_says_who_recovered_and_who_cosigned(exported, hospital, autho
     invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
     with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.checkpoint("north")
-    Cosigned(path).keep([by_hub(last)])
+    CosignatureFile(path).keep([by_hub(last)])
     invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
     out, public = hospital.parent / "ledger.json", hospital.parent / "consortium.pem"
     public.write_bytes(authority.pem)
@@ -374,7 +374,7 @@ def test_an_export_of_an_older_copy_is_refused(exported, hospital, sentence, by_
     charge(hospital, 2)
     with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.checkpoint("north")
-    Cosigned(path).keep([by_hub(last)])
+    CosignatureFile(path).keep([by_hub(last)])
     path.write_bytes(older)
     out = hospital.parent / "ledger.json"
     said = sentence("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
@@ -406,7 +406,7 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     handed.write_text(json.dumps([told.content]))
     recover = ("ledger", "recover", "--countersigned", handed, "--signed-by", "A. Weber", "-c", hospital)
     assert "there is nothing to recover" in sentence(*recover)
-    Cosigned(path).keep([replace(told, signer="fedward://coordinator/hub")])
+    CosignatureFile(path).keep([replace(told, signer="fedward://coordinator/hub")])
     assert "with what fedward://coordinator/hub cosigned" in invoke("ledger", "verify", "-c", hospital).output
     path.write_bytes(older)
     for command in ("verify", "show"):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from silo_agent.data.errors import LISTED, DataError, Fault, Faults, MisfitReason, Reasons
+from silo_agent.data.errors import LISTED, DataError, Faults, MisfitReason, Reasons, RecordFault
 
 
 def fault(row, column, file="ward.csv"):
-    return Fault(file, row, column, "'x'", "a number")
+    return RecordFault(file, row, column, "'x'", "a number")
 
 
 def test_of_each_column_the_first_faults_are_kept_and_all_are_counted():

@@ -16,7 +16,7 @@ from policies.plan.release import plan
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.personal.unknown_domain import Way
 from silo_agent.models import onnx_graph
-from silo_agent.models.export import TOLERANCE, ExportError, Format, export
+from silo_agent.models.export import TOLERANCE, Format, ModelExportError, export
 from silo_agent.models.predict import predict
 from support.local_federation import LocalFederation, write_patients
 from support.models import STUDIES, random_model, random_personal, study_of, write_records
@@ -139,7 +139,7 @@ def test_of_a_stochastic_encoder_only_the_mean_is_exported(tmp_path):
 def test_a_model_that_predicts_from_draws_is_refused_by_name(tmp_path):
     study = study_of("stochastic mlp of three classes")
     drawn = Study.model_validate(study.model_dump() | {"model": study.model.model_dump() | {"samples": 20}})
-    with pytest.raises(ExportError, match=r"model.samples is 20.*fedward-silo predict"):
+    with pytest.raises(ModelExportError, match=r"model.samples is 20.*fedward-silo predict"):
         export(random_model(drawn), tmp_path / "out", folder=tmp_path)
     assert not (tmp_path / "out").exists()
 
@@ -176,7 +176,7 @@ def test_every_negative_domain_means_unknown_and_one_too_large_is_refused(tmp_pa
 def test_a_graph_that_differs_is_an_error_and_leaves_no_file(tmp_path, monkeypatch):
     right = onnx_graph.run
     monkeypatch.setattr(onnx_graph, "run", lambda blob, values: right(blob, values) + 2 * TOLERANCE)
-    with pytest.raises(ExportError, match="differs from the model by 2e-05"):
+    with pytest.raises(ModelExportError, match="differs from the model by 2e-05"):
         export(random_model(study_of("linear mlp")), tmp_path / "out", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -184,7 +184,7 @@ def test_a_graph_that_differs_is_an_error_and_leaves_no_file(tmp_path, monkeypat
 def test_a_graph_that_gives_no_numbers_is_an_error(tmp_path, monkeypatch):
     right = onnx_graph.run
     monkeypatch.setattr(onnx_graph, "run", lambda blob, values: right(blob, values) * np.nan)
-    with pytest.raises(ExportError, match="differs from the model by nan"):
+    with pytest.raises(ModelExportError, match="differs from the model by nan"):
         export(random_model(study_of("linear mlp")), tmp_path / "out", folder=tmp_path)
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_overwritten(tmp_path):
     before = {path: path.read_bytes() for path in (tmp_path / "empty").iterdir()}
     (tmp_path / "file").write_text("mine")
     for taken in ("empty", "file"):
-        with pytest.raises(ExportError, match="is never overwritten; give a new folder"):
+        with pytest.raises(ModelExportError, match="is never overwritten; give a new folder"):
             export(model, tmp_path / taken, folder=tmp_path)
     assert {path: path.read_bytes() for path in (tmp_path / "empty").iterdir()} == before
     assert (tmp_path / "file").read_text() == "mine"
@@ -218,7 +218,7 @@ def test_without_the_extra_safetensors_still_work(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "silo_agent.models.onnx_graph")
     monkeypatch.delattr("silo_agent.models.onnx_graph")
     model = random_model(study_of("linear mlp"))
-    with pytest.raises(ExportError, match=r"onnx is missing\); install requirements-silo\.txt"):
+    with pytest.raises(ModelExportError, match=r"onnx is missing\); install requirements-silo\.txt"):
         export(model, tmp_path / "out", folder=tmp_path)
     assert not (tmp_path / "out").exists()
     export(model, tmp_path / "out", folder=tmp_path, files=Format.SAFETENSORS)
@@ -226,7 +226,7 @@ def test_without_the_extra_safetensors_still_work(tmp_path, monkeypatch):
 
 # --- the personal model -----------------------------------------------------------------------------------------------
 def test_a_personal_model_needs_a_second_word(tmp_path):
-    with pytest.raises(ExportError, match=r"must not leave the hospital.*--inside-hospital"):
+    with pytest.raises(ModelExportError, match=r"must not leave the hospital.*--inside-hospital"):
         export(random_personal(study_of("linear mlp")), tmp_path / "out", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -306,7 +306,7 @@ def test_a_study_that_ran_is_exported_with_what_it_measured(tmp_path):
 def test_results_that_are_not_the_models_are_refused(tmp_path, changes, why):
     study = study_of("linear mlp")
     write_results(tmp_path, study, **changes)
-    with pytest.raises(ExportError, match=why):
+    with pytest.raises(ModelExportError, match=why):
         export(random_model(study), tmp_path / "out", folder=tmp_path)
 
 

@@ -16,7 +16,7 @@ from crypto.pki.authority import root
 from crypto.pki.joining.link import Link
 from crypto.pki.joining.renewal import link_for
 from policies.errors import LedgerRolledBackError
-from policies.ledger.cosign import Cosigned
+from policies.ledger.cosign import CosignatureFile
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
 from silo_agent.config import AgentConfig
@@ -80,7 +80,7 @@ def test_a_head_that_others_know_is_stamped_once_a_day_and_verify_says_up_to_whe
     today[0] += timedelta(days=1)
     stamping.look()
     given = cosigned(stated, coordinator, AgentConfig.load(agent).credential())
-    Cosigned(files.ledger).keep([replace(given, signer="fedward://coordinator/hub")])
+    CosignatureFile(files.ledger).keep([replace(given, signer="fedward://coordinator/hub")])
     today[0] += timedelta(days=1)
     stamping.look()
     heads = stamped_heads(files, *read_history(files.ledger), trust)

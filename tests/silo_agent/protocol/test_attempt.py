@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from protos.messages import Tensor
+from crypto.secagg.voids import VoidPromise
+from protos.messages import Part, Tensor, Upload, UploadHeader
 from protos.steps import Note, Task
 from silo_agent.core.turns import OutOfTurnError
 
@@ -52,3 +53,27 @@ def test_there_is_no_total_before_the_heads_sum_is_opened(sharing):
     running, work, place = sharing
     with pytest.raises(OutOfTurnError, match="has not been opened"):
         _ = running.attempt(work, place).total
+
+
+@pytest.mark.parametrize(("kind", "values"), [("ckks", 7), (Note.REVEAL, 0)])
+def test_an_upload_counts_as_a_silos_if_it_has_signed_these_bytes_for_this_tensor(sharing, federation, kind, values):
+    running, work, place = sharing
+    attempt = running.attempt(work, place)
+    part = Part(kind, "south", 100, "a" * 64)
+    header = UploadHeader(place, kind, Tensor.HEADS, "south", values, 100, "a" * 64)
+    signature = federation[1]["south"].credential.sign(header.canonical())
+    assert attempt.has_signed(Upload(part, signature), *([values] if values else []))
+    for changed in ({"silo": "west"}, {"size": 101}, {"sha256": "b" * 64}):
+        assert not attempt.has_signed(Upload(replace(part, **changed), signature), values)
+    other = UploadHeader(place, "ckks", Tensor.HEADS, "south", 8, 100, "a" * 64)
+    assert not attempt.has_signed(Upload(replace(part, kind="ckks"), signature), 8)
+    assert attempt.has_signed(
+        Upload(replace(part, kind="ckks"), federation[1]["south"].credential.sign(other.canonical())), 8
+    )
+
+
+def test_a_promise_to_open_nothing_covers_all_earlier_attempts(sharing):
+    running, work, place = sharing
+    attempt = running.attempt(work, replace(place, attempt=3))
+    spoilt = running.standing.turn.spoilt
+    assert attempt.void == VoidPromise(place.study, 1, "heads", 2, spoilt)

@@ -32,11 +32,11 @@ from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import (
     MAX_COSIGNERS,
+    AskedToStop,
     CallRefused,
     Client,
     ContentError,
     Heartbeat,
-    Stopped,
     WentBackRefused,
     greet,
 )
@@ -197,8 +197,8 @@ def test_a_proxy_carries_the_connection_and_sees_where_it_goes_alone(ward, proxy
 
 
 def stops(call):
-    """`Stopped`, long before the fake coordinator's hold or the pause between two tries is over."""
-    with futures.ThreadPoolExecutor(1) as pool, pytest.raises(Stopped):
+    """`AskedToStop`, long before the fake coordinator's hold or the pause between two tries is over."""
+    with futures.ThreadPoolExecutor(1) as pool, pytest.raises(AskedToStop):
         pool.submit(call).result(timeout=LONG / 2)
 
 
@@ -225,7 +225,7 @@ def test_calls_carry_the_silos_certificate(ward, authority):
 def test_a_coordinator_of_another_authority_is_never_spoken_to(ward, foreign_authority):
     stranger = ward.connect(credential=load(foreign_authority.credential("silo", "north")))
     threading.Timer(0.5, ward.stop.set).start()
-    with pytest.raises(Stopped):
+    with pytest.raises(AskedToStop):
         stranger.join("1")
     assert ward.fake.calls == []
     assert ward.connected[0] is False
@@ -506,7 +506,7 @@ def test_a_list_that_is_not_the_part_s_is_refused_before_anything_is_taken(ward,
 def test_a_list_above_any_message_is_not_taken(ward, tmp_path):
     ward.fake.listed = bytes(MAX_MESSAGE)
     threading.Timer(0.3, ward.stop.set).start()
-    with pytest.raises(Stopped):
+    with pytest.raises(AskedToStop):
         ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
     assert list(tmp_path.iterdir()) == []
 
@@ -542,7 +542,7 @@ def test_a_wish_to_stop_leaves_no_half_file(ward, tmp_path):
         begin(name, context, request)
 
     ward.fake._begin = stopping
-    with pytest.raises(Stopped):
+    with pytest.raises(AskedToStop):
         ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
     assert list(tmp_path.iterdir()) == []
 

@@ -21,7 +21,7 @@ from protos.messages import Work
 from protos.steps import Task
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
-from silo_agent.protocol.client import Client, CoordinatorLeftError, Stopped
+from silo_agent.protocol.client import AskedToStop, Client, CoordinatorLeftError
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.server_certificate import shown_certificate
 from support.online import Online, week
@@ -149,7 +149,7 @@ def test_while_it_is_left_an_agent_can_still_be_stopped(silo, hub, monkeypatch):
     client = Client(hub[1], silo[1], "00" * 16, stop, lambda _: None)
     client.leave("revoked")
     threading.Timer(0.2, stop.set).start()
-    with pytest.raises(Stopped):
+    with pytest.raises(AskedToStop):
         client.join("1")
     client.close()
 

@@ -7,10 +7,9 @@ from structlog.testing import capture_logs
 
 from crypto.secagg import unmasking
 from crypto.secagg.dealt.bundles import bound
-from crypto.secagg.dealt.complaints import Complaint
+from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.unmasking import _shares_key
-from protos.messages import Complaint as Shown
-from protos.messages import Work
+from protos.messages import Complaint, Work
 from protos.steps import Task
 from support.studies import tiny_study
 
@@ -47,8 +46,8 @@ class Scene:
         return self.silos[silo].agent._running[self.place.study].attempt(work, self.place)
 
     def complaint(self, **changes):
-        said = replace(Complaint(self.ref, OWNER, HOLDER, self.key), **changes)
-        return Shown(said.holder, said.owner, said.evidence, self.silos[HOLDER].credential.sign(said.to_sign()))
+        said = replace(ShareComplaint(self.ref, OWNER, HOLDER, self.key), **changes)
+        return Complaint(said.holder, said.owner, said.evidence, self.silos[HOLDER].credential.sign(said.to_sign()))
 
     @property
     def note(self):

@@ -3,11 +3,11 @@ import json
 import pytest
 
 from crypto.secagg.agreement import EphemeralKey
-from silo_agent.protocol.key_store import Dealt, KeyStore, Met, Shared
+from silo_agent.protocol.key_store import KeyStore, Met, RosterKeys, Shared
 from support.sessions import PLACE, STUDY
 
 MET = Met("roster", b"greeting", b"secrets")
-DEALT = Dealt("roster", b"ckks", b"group", b"check", PLACE, b"package")
+DEALT = RosterKeys("roster", b"ckks", b"group", b"check", PLACE, b"package")
 SHARED = Shared("roster", PLACE, b"secrets", b"bundle")
 
 

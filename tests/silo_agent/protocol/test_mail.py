@@ -7,7 +7,7 @@ import pytest
 from protos.messages import Part, Place, Tensor, Work
 from protos.steps import SUM, Note, Task
 from silo_agent.core.turns import OutOfTurnError
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.client import ContentError
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
@@ -47,7 +47,7 @@ def wire():
 @pytest.fixture
 def mail(tmp_path, wire):
     state = keyed(tmp_path / "state")
-    yield Mail(wire, state, Metrics())
+    yield Mail(wire, state, AgentMetrics())
     state.close()
 
 

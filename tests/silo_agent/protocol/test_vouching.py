@@ -164,11 +164,16 @@ def test_a_silo_whose_own_files_have_changed_does_not_share_them(federate, word)
     assert re.search(r"model-1.digest (does not fit|says)", coordinator.own_words("north")[1])
 
 
-def test_a_verdict_survives_a_restart_and_is_about_one_note(federate):
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_verdict_survives_a_restart_and_is_about_one_note(federate, readable):
     coordinator, silos = federate(FOUR, **RULES)
     away_in(coordinator, 1)
     place, roster = sharing(coordinator, 2)
-    forge(coordinator, silos, place, roster)
+    if readable:
+        forge(coordinator, silos, place, roster)
+    else:
+        note = place, "note-model", "north"
+        coordinator.content[note] = coordinator.content[note][:-1] + bytes([coordinator.content[note][-1] ^ 1])
     judging = coordinator.work(Task.JUDGE, place, roster, actor="north")
     coordinator.ask("south", judging)
     silos["south"].restart()

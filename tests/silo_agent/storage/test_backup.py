@@ -26,7 +26,7 @@ from crypto.pki.identity import Identity, Role
 from crypto.pki.key_files import new_key
 from crypto.pki.known_keys import KnownKeys, Shown, read_memory
 from policies.errors import LedgerBusyError, LedgerMissingError
-from policies.ledger.cosign import Cosigned
+from policies.ledger.cosign import CosignatureFile
 from policies.ledger.events import EntryRef
 from policies.ledger.ledger import Ledger, read_history
 from protos.chunks import ChunkHasher, ChunkList
@@ -271,7 +271,7 @@ def vars_of(genesis):
 def cosigned(monkeypatch, *sequences):
     """Others have cosigned these entries of the ledger; the backup ends at entry 2."""
     items = tuple(SimpleNamespace(checkpoint=SimpleNamespace(head=EntryRef(number, "0" * 64))) for number in sequences)
-    monkeypatch.setattr(Cosigned, "latest", lambda _: items)
+    monkeypatch.setattr(CosignatureFile, "latest", lambda _: items)
 
 
 @pytest.mark.parametrize("sequences", [(7,), (3,), (1, 3), (3, 2)])

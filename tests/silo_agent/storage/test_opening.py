@@ -15,7 +15,7 @@ from policies.ledger.ledger import Ledger
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage.backup import make_backup, restore
-from silo_agent.storage.errors import StateError, StateRolledBackError, SumError
+from silo_agent.storage.errors import SecondSumError, StateError, StateRolledBackError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.opening import read_state
 from support.ledgers import NORTH
@@ -69,7 +69,7 @@ def test_a_folder_of_an_earlier_version_goes_on_without_a_plain_digest(folder):
         assert state.release(PLACE, Tensor.HEADS, 3).integers.tolist() == INTEGERS.tolist()
         assert state.sealed(STUDY, LABEL).read_bytes() == b"sealed"
         state.promises.open(PLACE, LABEL, SUM)
-        with pytest.raises(SumError):
+        with pytest.raises(SecondSumError):
             state.promises.open(PLACE, LABEL, "2" * 64)
         state.close()
 

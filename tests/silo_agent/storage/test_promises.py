@@ -10,7 +10,7 @@ from sqlalchemy import create_engine
 
 from protos.messages import Place, Tensor
 from silo_agent.core.bonds import SurvivorsError
-from silo_agent.storage.errors import SumError
+from silo_agent.storage.errors import SecondSumError
 from silo_agent.storage.keyed.anchored import Anchored
 from silo_agent.storage.promises import KeptRefusal, Promises, key_sums
 from support.states import DIGESTS, keyed
@@ -176,7 +176,7 @@ def _signs(promises, place, names):
 def test_of_all_sums_under_one_label_the_first_alone_is_tried(promises):
     promises.open(PLACE, LABEL, "1" * 64)
     promises.open(PLACE, LABEL, "1" * 64)
-    with pytest.raises(SumError, match="only the first is ever tried"):
+    with pytest.raises(SecondSumError, match="only the first is ever tried"):
         promises.open(PLACE, LABEL, "2" * 64)
     promises.open(PLACE, "b" * 64, "2" * 64)
 

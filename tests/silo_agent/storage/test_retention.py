@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from protos.steps import Task
-from silo_agent.metrics import Metrics
+from silo_agent.metrics import AgentMetrics
 from silo_agent.storage import retention as retention_module
 from silo_agent.storage.retention import Retaining, Retention, today, weigh
 from silo_agent.storage.state import Ending, State
@@ -159,7 +159,7 @@ def state(quick_path):
 
 def look(state, day, days=30, metrics=None):
     with capture_logs() as logs:
-        Retention(state, days, metrics or Metrics(), lambda: after(day)).look()
+        Retention(state, days, metrics or AgentMetrics(), lambda: after(day)).look()
     return logs
 
 
@@ -203,7 +203,7 @@ def test_the_log_names_what_was_removed_and_shows_nothing_of_it(state):
 
 
 def test_a_removal_is_counted_once(state):
-    metrics = Metrics()
+    metrics = AgentMetrics()
     for day in (30, 31, 32):
         look(state, day, metrics=metrics)
     assert metrics.registry.get_sample_value("fedward_silo_removals_total") == 1
@@ -343,7 +343,7 @@ def test_of_a_real_study_stays_what_all_silos_hold_and_nothing_else(federate, mo
     coordinator.finish("north")
     (ending,) = silo.state.endings()
     for days in (1, 2):
-        Retention(silo.state, 1, Metrics(), lambda days=days: ending.ended + timedelta(days)).look()
+        Retention(silo.state, 1, AgentMetrics(), lambda days=days: ending.ended + timedelta(days)).look()
     models = {f"model-{r}.{kind}" for r in range(study.rounds + 1) for kind in ("safetensors", "digest")}
     assert left(silo.state, study.digest) == {"studies": models | OPENED}
     assert silo.gate.ledger.head == ledger
@@ -360,7 +360,7 @@ def test_while_the_agent_runs_it_looks_again_and_again_until_told_to_stop(state)
         def look(self):
             looked.release()
 
-    retaining = Retaining(Watched(state, 1, Metrics()), stop, seconds=0.001)
+    retaining = Retaining(Watched(state, 1, AgentMetrics()), stop, seconds=0.001)
     retaining.start()
     assert all(looked.acquire(timeout=300) for _ in range(3))
     stop.set()

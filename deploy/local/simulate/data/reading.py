@@ -59,7 +59,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Found:
+class SiloRecords:
     """Records by silo, and which were left out."""
 
     records: Mapping[str, Records]
@@ -86,7 +86,7 @@ def data_files(data: Path, silos_by: str | None) -> tuple[Path, ...]:
     return found
 
 
-def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) -> Found:
+def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) -> SiloRecords:
     """The silos' records: a silo for each file, named after it, or for each value of the column in the one file.
 
     Raises `DataError` for a file of another form, `SimulationError` for two silos of one name.
@@ -95,14 +95,14 @@ def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) 
         whole = {file: Read.of(file, schema) for file in files}
         names = _names([file.stem for file in whole])
         records = {name: own.reading.records for name, own in zip(names, whole.values(), strict=True)}
-        return Found(records, LeftOut.of(tuple(whole.values())))
+        return SiloRecords(records, LeftOut.of(tuple(whole.values())))
     table = Read.of(files[0], schema, (silos_by,))
     texts = np.array(table.reading.texts(silos_by), np.str_)
     values = sorted(set(texts.tolist()))
     parted = {
         name: rows_of(table.reading.records, texts == value) for name, value in zip(_names(values), values, strict=True)
     }
-    return Found(parted, LeftOut.of([table]))
+    return SiloRecords(parted, LeftOut.of([table]))
 
 
 def read_test(file: Path, schema: DataSchema) -> tuple[Records, LeftOut]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench.accuracy.real import __main__ as bench
-from bench.accuracy.real.data_sets import TUNING, Split
+from bench.accuracy.real.data_sets import TUNING, TenSplits
 from bench.accuracy.real.judging import Runs
 from bench.accuracy.real.methods import ALONE, CENTRAL, FEDAVG, HIERARCHICAL, OPEN, POOLED, PRIVATE, pooled_only
 from deploy.local.simulate.made_up_records import MadeUp
@@ -67,7 +67,7 @@ def test_an_interval_needs_two_draws(monkeypatch):
 
 def test_a_seed_names_its_split_and_tuning_has_others():
     cohorts = MadeUp(patients=200, test=10).draw(tiny_study(), 1)
-    source = Split("made", {name: identified(silo.training) for name, silo in cohorts.silos.items()}, 0.3)
+    source = TenSplits("made", {name: identified(silo.training) for name, silo in cohorts.silos.items()}, 0.3)
     first, again, other, tuned = (
         next(iter(source.draw(tiny_study(), seed).silos.values())) for seed in (3, 13, 4, TUNING + 3)
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.accuracy.real import by_hospital
-from deploy.demo.report_data import Interval, SealedDomain
+from deploy.demo.report_data import NoisedFigure, SealedDomain
 from deploy.local.processes import FederationError
 
 SILOS = ("one", "two", "three", "four")
@@ -14,7 +14,7 @@ SILOS = ("one", "two", "three", "four")
 
 def measured(public, same, pooled, complete, recipe):
     """Two splits that agree."""
-    found = by_hospital.Measured()
+    found = by_hospital.MethodAccuracy()
     found.hospital = {by_hospital.PUBLIC: [np.array(public)] * 2, by_hospital.SAME: [np.array(same)] * 2}
     found.hospital[by_hospital.POOLED] = [np.array(pooled)] * 2
     found.complete = {by_hospital.PUBLIC: [np.array(complete)] * 2}
@@ -47,7 +47,7 @@ def test_what_is_judged_can_be_written_down():
 
 
 def test_the_table_holds_means_over_splits_and_of_the_first_method_interval_and_noise():
-    found = by_hospital.Measured(draws=[np.array([[80.0, 60.0], [82.0, 60.0]])])
+    found = by_hospital.MethodAccuracy(draws=[np.array([[80.0, 60.0], [82.0, 60.0]])])
     for number, method in enumerate(by_hospital.METHODS):
         found.hospital[method] = [np.array([80.0 + number]), np.array([82.0 + number])]
         found.domain[method] = [np.array([60.0]), np.array([60.0])]
@@ -128,7 +128,7 @@ def test_agents_give_the_simulated_accuracy_without_noise(risks, met):
 
 
 def test_a_method_counts_with_the_mean_of_its_draws():
-    found = by_hospital.Measured()
+    found = by_hospital.MethodAccuracy()
     found.add("m", [{"one": np.array([1.0, -1.0])}, {"one": np.array([-2.0, -1.0])}], SPLIT)
     assert found.hospital["m"][0].tolist() == [75.0]
     assert found.domain["m"][0].tolist() == [75.0]
@@ -136,7 +136,7 @@ def test_a_method_counts_with_the_mean_of_its_draws():
 
 
 def sealed(*patients):
-    return SimpleNamespace(sealed=[SealedDomain(Interval(n, n, n), None, None, None, None, None) for n in patients])
+    return SimpleNamespace(sealed=[SealedDomain(NoisedFigure(n, n, n), None, None, None, None, None) for n in patients])
 
 
 def test_agents_that_held_out_other_records_are_found_out():

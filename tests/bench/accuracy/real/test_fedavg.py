@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.accuracy.real.fedavg import Recipe, Trainer
+from bench.accuracy.real.fedavg import FedAvgRecipe, Trainer
 from deploy.demo import baselines
 from deploy.demo.baselines import FedAvgPlan
 from deploy.local.simulate.made_up_records import MadeUp
@@ -60,7 +60,7 @@ def test_the_weighted_average_leaves_out_a_silo_without_patients_of_the_domain(s
     silos[first] = replace(silos[first], training=rows_of(only, only.domains == 0))
     parted = replace(cohorts, silos=silos)
     plain, weighted = (
-        Recipe(plan, None, several=True, weighted=weighted).risks(study, parted, seed=1)[0]
+        FedAvgRecipe(plan, None, several=True, weighted=weighted).risks(study, parted, seed=1)[0]
         for weighted in (False, True)
     )
     other = parted.measured[0].domains == 1

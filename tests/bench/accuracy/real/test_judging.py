@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.accuracy.real.judging import Judged, Runs
-from deploy.local.simulate.outcome import Exact, Measured
+from deploy.local.simulate.outcome import Exact, RunMetrics
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays
 from support.studies import tiny_study
 
@@ -38,7 +38,7 @@ def test_the_ratio_counts_every_patient_once():
     records = of_arrays(np.zeros((4, 2)), [1, 1, 1, 0], [0, 0, 0, 1], [7, 7, 7, 8])
     nobody = of_arrays(np.zeros((0, 2)), [], [])
     exact = (Exact(None, None, None, 3, 0), Exact(0.5, None, None, 1, 1))
-    measured = Measured(tiny_study(), 1, exact, exact[0])
+    measured = RunMetrics(tiny_study(), 1, exact, exact[0])
     found = Judged.of(measured, Cohorts({"north": Silo(nobody, records)}), [np.array([0.3, 0.6, 0.9, 0.2])])
     assert found.ratio == pytest.approx(0.8)
     np.testing.assert_equal(found.areas, [np.nan, 0.5])

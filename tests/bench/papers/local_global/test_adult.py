@@ -12,8 +12,8 @@ from bench.papers.local_global.adult import (
     SILOS,
     TUNING,
     WIDER,
+    AdultResult,
     Guessed,
-    Measured,
 )
 from bench.places import DATA
 from deploy.local.simulate.entropy import RepeatableEntropy
@@ -101,7 +101,7 @@ RAW = [{attribute: Guessed(0.9, 0.9) for attribute in ATTRIBUTES}]
 def measured(model, guess, accuracy, positive=0.2):
     guesses = {attribute: Guessed(guess, guess, guess) for attribute in ATTRIBUTES}
     return [
-        Measured(seed, silo, model, accuracy + seed / 10, 76.0, 0.85, positive, guesses)
+        AdultResult(seed, silo, model, accuracy + seed / 10, 76.0, 0.85, positive, guesses)
         for seed in (0, 1)
         for silo in SILOS[:2]
     ]

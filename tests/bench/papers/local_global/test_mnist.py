@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bench.papers.local_global import mnist
-from bench.papers.local_global.network import Digits, Training
-from bench.papers.local_global.silos import Plan
+from bench.papers.local_global.network import Digits, VisitTraining
+from bench.papers.local_global.silos import SiloSchedule
 
 
 def seed(local, moved=50, new=95.0, old=98.0):
@@ -55,8 +55,16 @@ def test_one_bad_seed_is_a_miss(worst, line):
 
 
 def test_a_seed_is_measured_once_and_kept(tmp_path, monkeypatch):
-    plan = Plan(
-        silos=10, drawn=2, rounds=10, joint=5, apart=2, alone=1, newcomer=1, together=1, training=Training(batch=20)
+    plan = SiloSchedule(
+        silos=10,
+        drawn=2,
+        rounds=10,
+        joint=5,
+        apart=2,
+        alone=1,
+        newcomer=1,
+        together=1,
+        training=VisitTraining(batch=20),
     )
     for name, value in (("PLAN", plan), ("_KEPT", tmp_path), ("NEW_DIGITS", 60), ("NEW_TESTS", 20), ("FEW_DIGITS", 20)):
         monkeypatch.setattr(mnist, name, value)

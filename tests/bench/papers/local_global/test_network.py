@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from bench.papers.local_global import network
-from bench.papers.local_global.network import Digits, Training
+from bench.papers.local_global.network import Digits, VisitTraining
 
 SIZES = (12, 8, 7, 6, 5, 3)
 
@@ -30,7 +30,7 @@ def as_module(weights):
 
 @pytest.mark.parametrize("frozen", [0, 3])
 def test_a_visit_is_what_torchs_sgd_does(frozen):
-    digits, begin, training = some(), network.start(4, SIZES), Training()
+    digits, begin, training = some(), network.start(4, SIZES), VisitTraining()
     module = as_module(begin)
     moving = list(module.parameters())[: len(begin) - 2 * frozen]
     optimizer = torch.optim.SGD(moving, lr=training.rate, momentum=training.momentum)
@@ -51,7 +51,7 @@ def test_a_visit_is_what_torchs_sgd_does(frozen):
 def test_frozen_layers_stay_the_same_bits_and_the_given_weights_too():
     begin = network.start(4, SIZES)
     before = [values.clone() for values in begin]
-    found = network.train(begin, some(), np.random.default_rng(7), Training(), frozen=3)
+    found = network.train(begin, some(), np.random.default_rng(7), VisitTraining(), frozen=3)
     assert all(torch.equal(one, other) for one, other in zip(begin, before, strict=True))
     assert all(torch.equal(one, other) for one, other in zip(network.upper(found), network.upper(begin), strict=True))
     assert not any(

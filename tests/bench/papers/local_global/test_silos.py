@@ -6,14 +6,14 @@ import torch
 
 from bench.papers.local_global import network, silos
 from bench.papers.local_global.deal import Dealt
-from bench.papers.local_global.network import Digits, Training, lower, upper
-from bench.papers.local_global.silos import Plan, Run, Silos, Traffic
+from bench.papers.local_global.network import Digits, VisitTraining, lower, upper
+from bench.papers.local_global.silos import SeedRun, Silos, SiloSchedule, Traffic
 
 SIZES = (16, 32, 24, 20, 12, 4)
 TOP = 20 * 25 + 12 * 21 + 4 * 13
 WHOLE = 32 * 17 + 24 * 33 + TOP
-PLAN = Plan(
-    silos=4, drawn=2, rounds=30, joint=20, apart=3, alone=1, newcomer=10, together=1, training=Training(batch=4)
+PLAN = SiloSchedule(
+    silos=4, drawn=2, rounds=30, joint=20, apart=3, alone=1, newcomer=10, together=1, training=VisitTraining(batch=4)
 )
 
 
@@ -30,7 +30,7 @@ def made_up(seed, count, classes):
 def run():
     classes = [(0, 1), (1, 2), (2, 3), (3, 0)]
     training, test = ([made_up(10 * part + at, 40, own) for at, own in enumerate(classes)] for part in (1, 2))
-    return Run(PLAN, Dealt(training, test, np.array(classes)), 1)
+    return SeedRun(PLAN, Dealt(training, test, np.array(classes)), 1)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_the_same_seed_draws_the_same_rounds(run, turn):
 def test_local_accuracy_weighs_silos_alike_and_models_vote_together(run):
     wide, narrow = made_up(1, 30, [0]), made_up(2, 10, [1])
     always = [[torch.zeros(4, 16), torch.eye(4)[label]] for label in (0, 1)]
-    own = Run(PLAN, Dealt([], [wide, narrow], np.array([])), 1)
+    own = SeedRun(PLAN, Dealt([], [wide, narrow], np.array([])), 1)
     assert own.local(always) == 100.0
     assert own.local([always[0]] * 2) == 50.0
     sure = [torch.zeros(4, 16), 9.0 * torch.eye(4)[1]]
@@ -91,7 +91,7 @@ def test_local_accuracy_weighs_silos_alike_and_models_vote_together(run):
 def test_workers_find_the_same_bits(run):
     begin = network.start(1, SIZES)
     with Silos(run.dealt.training, PLAN.training, workers=2) as workers:
-        spread = Run(PLAN, run.dealt, run.seed, workers)
+        spread = SeedRun(PLAN, run.dealt, run.seed, workers)
         pairs = [
             (spread.fedavg(begin, 1, 2, Traffic(), []), run.fedavg(begin, 1, 2, Traffic(), [])),
             *zip(spread.alone(begin), run.alone(begin), strict=True),

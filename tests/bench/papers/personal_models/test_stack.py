@@ -61,7 +61,7 @@ def apart(whole):
 @pytest.mark.parametrize("doubled", [False, True])
 def test_each_model_takes_the_step_that_it_would_take_alone(doubled):
     settings, data = SETTINGS[0.5], draw(0.5, [1])
-    whole = apart(stack.Stack(settings, stack.Way(doubled=doubled), [1]))
+    whole = apart(stack.Stack(settings, stack.TrainingWay(doubled=doubled), [1]))
     before = [values.detach().clone() for values in whole.weights]
     x, y = data.x[:, :10], data.y[:, :10]
     whole.step(x, y)
@@ -90,7 +90,7 @@ def double():
 @pytest.mark.usefixtures("double")
 def test_kernels_adapt_as_each_client_would_alone():
     data = draw(0.5, [1])
-    whole = apart(stack.Stack(SETTINGS[0.5], stack.Way(doubled=True), [1]))
+    whole = apart(stack.Stack(SETTINGS[0.5], stack.TrainingWay(doubled=True), [1]))
     x = data.x[:, 10:40].double()
     with torch.no_grad():
         own, shared = whole.features(x), whole.reference(x)
@@ -109,7 +109,7 @@ def test_kernels_adapt_as_each_client_would_alone():
 
 
 def test_all_models_of_a_seed_start_from_its_mean():
-    whole = stack.Stack(SETTINGS[0.0], stack.Way(doubled=True), [4, 5])
+    whole = stack.Stack(SETTINGS[0.0], stack.TrainingWay(doubled=True), [4, 5])
     with torch.no_grad():
         whole.weights[1][:, 0] = torch.arange(16.0)[:, None, None]
     whole.average()

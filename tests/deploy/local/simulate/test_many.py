@@ -8,7 +8,7 @@ import pytest
 from deploy.local.simulate import many
 from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.many import each_seed, simulate_seeds
-from deploy.local.simulate.outcome import Measured, measure
+from deploy.local.simulate.outcome import RunMetrics, measure
 from support.studies import tiny_study
 
 SOURCE = MadeUp(patients=40, test=200)
@@ -16,7 +16,7 @@ SOURCE = MadeUp(patients=40, test=200)
 
 def guess(study, cohorts, *, seed):
     """Says one half of everybody."""
-    return Measured(study, seed, *measure(study, cohorts.measured, [np.full((200, 2), 0.5)]))
+    return RunMetrics(study, seed, *measure(study, cohorts.measured, [np.full((200, 2), 0.5)]))
 
 
 def test_every_seed_gives_a_result_in_its_order():

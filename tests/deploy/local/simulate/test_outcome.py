@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from deploy.local.simulate.outcome import Exact, Measured, epsilons, mean, measure
+from deploy.local.simulate.outcome import Exact, RunMetrics, epsilons, mean, measure
 from deploy.local.simulate.silos import of_arrays
 from deploy.local.simulate.variants import without_noise
 from policies.plan.families import TARGET_STEPS
@@ -43,7 +43,7 @@ def test_parts_are_measured_as_one():
 
 def test_mean_and_worst_pass_over_domains_that_cannot_tell():
     exact = [Exact(auc, 0.9, 1.0, 10, least) for auc, least in ((0.8, 5), (0.6, 2), (None, 0))]
-    run = Measured(tiny_study(), 1, tuple(exact), exact[0])
+    run = RunMetrics(tiny_study(), 1, tuple(exact), exact[0])
     assert run.mean == pytest.approx(0.7)
     assert run.worst() == 0.6
     assert run.worst(least=3) == 0.8
@@ -57,7 +57,7 @@ def test_more_than_two_classes_are_judged_by_their_accuracy():
     records = of_arrays(np.zeros((4, 2)), [0, 1, 2, 2], [0, 0, 1, 1])
     said = np.eye(3)[[0, 1, 2, 0]] * 0.7 + 0.1
     by_domain, together = measure(study, [records], [said])
-    run = Measured(study, 1, by_domain, together)
+    run = RunMetrics(study, 1, by_domain, together)
     assert (run.mean, run.worst()) == (0.75, 0.5)
     assert together.calibration == pytest.approx(0.8 / 0.75)
 
@@ -68,7 +68,7 @@ def test_a_number_is_judged_by_what_is_explained_of_it():
     places = np.array([0, 1, 2, 3]) * TARGET_STEPS // 4
     records = of_arrays(np.zeros((4, 2)), places, [0, 0, 1, 1])
     (first, second), together = measure(study, [records], [np.array([[-1.0], [-0.5], [0.0], [0.0]])])
-    run = Measured(study, 1, (first, second), together)
+    run = RunMetrics(study, 1, (first, second), together)
     assert run.value(first) == 1.0
     assert run.worst() == run.value(second) == pytest.approx(-1.0)
     assert second.mae == pytest.approx(1.25)

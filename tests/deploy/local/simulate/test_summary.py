@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from deploy.local.simulate.data.reading import LeftOut
-from deploy.local.simulate.outcome import Exact, Measured, Outcome
+from deploy.local.simulate.outcome import Exact, Outcome, RunMetrics
 from deploy.local.simulate.summary import MOST_REASONS, RECORDS, TEST_RECORDS, Simulated, as_json, spread, table, title
 from deploy.local.simulate.summary import _plain as plain
 from deploy.local.simulate.summary import why_left_out as why
@@ -52,7 +52,7 @@ def found():
     told = Estimate(0.6, 0.5, 0.7), Estimate(0.9, 0.8, 0.95)
     runs = (run(1, 0.5, 0.9, told[0], UNKNOWN), run(2, 0.7, 0.9, told[1], None))
     alone = [
-        Measured(STUDY, seed, (Exact(0.4, 0.6, 1.0, 50, 20),) * 2, Exact(0.4, 0.6, 1.0, 100, 40)) for seed in (1, 2)
+        RunMetrics(STUDY, seed, (Exact(0.4, 0.6, 1.0, 50, 20),) * 2, Exact(0.4, 0.6, 1.0, 100, 40)) for seed in (1, 2)
     ]
     left_out = {RECORDS: LeftOut(3, (reason(1), reason(2, ""))), TEST_RECORDS: LeftOut()}
     return Simulated(STUDY, runs, "made for a test", {"north": 40, "south": 41}, left_out, {"alone": alone})

@@ -19,7 +19,7 @@ from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import CertificateStanding
 from policies.documents.study import load_study
 from policies.ledger.chain import genesis_row, next_entry
-from policies.ledger.cosign import Cosigned, checkpoint
+from policies.ledger.cosign import CosignatureFile, checkpoint
 from policies.ledger.events import Debit, EntryRef
 from policies.ledger.ledger import Ledger
 from policies.plan.cost import Cost
@@ -431,7 +431,7 @@ def test_a_ledger_that_lost_what_others_cosigned_fails(subject):
     debit = Debit(made.study.digest, "5" * 64, 0, 1, {"heads": Cost("training", 1.0, 40.0, 1)})
     entry = next_entry(EntryRef(0, genesis_row(NORTH)[2]), debit, "2026-11-24T08:00:00+00:00", 0.1)
     witness = made.credential
-    Cosigned(made.ledger).keep([cosigned(checkpoint("north", NORTH, [entry], entry.at), witness, witness)])
+    CosignatureFile(made.ledger).keep([cosigned(checkpoint("north", NORTH, [entry], entry.at), witness, witness)])
     finding = public_checks.guarded("ledger", lambda: public_checks.ledger(made))
     assert finding.status is Status.FAILS
     assert "older copy" in finding.text

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policies.documents.policy import load_policy
 from silo_agent.config import SqlSource
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.table import Written
 from support.local_federation import write_patients
+from support.small_cohort import policy_document, write_yaml
 from support.stores import Memory
 from support.studies import tiny_study
 
@@ -30,6 +32,26 @@ def test_it_is_read_back_as_it_was_written(tmp_path, written, database):
     source = SqlSource(url="sqlite:////ward.db", statement="SELECT 1") if database else tmp_path / "own.csv"
     data_set = DataSet(source, DIVISION, written)
     assert DataSet.parse(json.loads(json.dumps(data_set.document()))) == data_set
+
+
+def test_it_is_what_the_policy_says(tmp_path):
+    document = {**policy_document(), "version": 4}
+    document["limits"]["memory_mib"] = 1024
+    file = {"delimiter": ";", "columns": ["patient", "ill"]}
+    document["data_set"] |= {"id": "north-ward", "identified_by": ["patient"], "holdout": 0.25, "file": file}
+    document["spelling"] = {"missing": ["?"], "codes": WRITTEN.codes}
+    policy = load_policy(write_yaml(tmp_path / "policy.yaml", document))
+    assert DataSet.of(policy, tmp_path / "own.csv") == DataSet(tmp_path / "own.csv", DIVISION, Written.of(policy))
+    assert Written.of(policy) == WRITTEN
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_file_is_read_as_the_hospital_writes_it(file, kept):
+    plain = DataSet(file, DIVISION).cohorts(SCHEMA)
+    file.write_text(file.read_text().replace(",", ";"))
+    spelt = DataSet(file, DIVISION, Written(";", (), (), {}))
+    for expected, found in zip(plain, spelt.cohorts(SCHEMA, kept=Memory() if kept else None), strict=True):
+        assert (len(found), found.identities) == (len(expected), expected.identities)
 
 
 def test_every_patient_is_in_one_cohort_by_name_and_share(file):

@@ -5,7 +5,7 @@ import pytest
 
 from crypto.stream import KeyStream
 from policies.errors import CostError
-from silo_agent.learning.errors import ReleaseError
+from silo_agent.learning.errors import NoiseParametersError
 from silo_agent.learning.noise.noised_sum import noised, rounding_sd, share_sd, sum_sd
 from support.releases import a_release
 
@@ -75,7 +75,7 @@ def test_integers_stay_in_the_ciphertexts_range():
     ],
 )
 def test_public_parameters_that_cannot_give_the_noise_are_refused(changes, mend):
-    with pytest.raises((ReleaseError, CostError), match=mend):
+    with pytest.raises((NoiseParametersError, CostError), match=mend):
         release(np.zeros(3), stream=stream(), **(SETTINGS | changes))
 
 
@@ -101,7 +101,7 @@ def test_rounding_is_as_large_as_it_says():
 @pytest.mark.parametrize("sd", [share_sd, sum_sd])
 @pytest.mark.parametrize(("mode", "noise"), [("local", 0.0), ("distributed", 0.0), ("none", 1.0)])
 def test_no_size_of_noise_is_told_for_a_mode_that_it_does_not_fit(sd, mode, noise):
-    with pytest.raises(ReleaseError, match="noise"):
+    with pytest.raises(NoiseParametersError, match="noise"):
         sd(a_release(noise=noise, values=10), mode=mode, silos=6, colluders=1, step=GRID)
 
 
@@ -110,5 +110,5 @@ def test_an_empty_silo_releases_noise():
 
 
 def test_a_statistic_of_another_length_than_the_plans_is_not_released():
-    with pytest.raises(ReleaseError, match="heads has 3 values; the study's plan says 4"):
+    with pytest.raises(NoiseParametersError, match="heads has 3 values; the study's plan says 4"):
         noised(np.zeros(3), a_release(values=4), stream=stream(), **SETTINGS)

@@ -11,7 +11,7 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.each_record import sum_records
-from silo_agent.learning.errors import ReleaseError
+from silo_agent.learning.errors import NoiseParametersError
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Setting
 from silo_agent.learning.releases.counts import Counts, noised_counts
@@ -135,7 +135,7 @@ def test_without_noise_nothing_is_drawn_and_nothing_logged(make_study, tmp_path)
     study = make_study()
     setting, (release, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.HEADS)
     nothing = replace(release, noise=0.0, values=4)
-    with pytest.raises(ReleaseError, match="noise"):
+    with pytest.raises(NoiseParametersError, match="noise"):
         draw(setting, np.zeros(4), nothing, place, silos=3)
     assert not (setting.folder / "training.jsonl").exists()
 
