@@ -78,3 +78,15 @@ def test_the_ground_floor_needs_nothing_but_the_standard_library():
     ground = [path for name, path in FILES.items() if name.partition(".")[0] == "common"]
     needed = {name.partition(".")[0] for path in ground for name in imported_modules(path)}
     assert needed <= sys.stdlib_module_names | {"common"}
+
+
+def test_a_class_has_its_name_alone():
+    """Who searches for a name finds one thing. A policy's section and the hospital's own value are both a `DataSet`."""
+    places = {}
+    for name, path in FILES.items():
+        if not name.startswith("protos.v1"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(name)
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert twice == {"DataSet": ["policies.documents.policy", "silo_agent.data.sources.data_set"]}

@@ -1,4 +1,4 @@
-"""Kill -9 before and after durable writes of the coordinator and of one silo: the study ends as if nothing had been.
+"""Kill -9 before and after durable writes of coordinator and silo, in one study: it ends as if nothing had been.
 
 Same models, same results, same ledgers, same training logs, bit for bit (docs/design/threat-model.md,
 "Invariants" 1, 3, 4, 5 and 9).
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,22 +73,23 @@ def test_two_undisturbed_runs_are_the_same(undisturbed, credentials, tmp_path):
     assert again.outcome() == undisturbed.outcome()
 
 
-@pytest.mark.parametrize("party", [HUB, SILO])
-def test_a_party_killed_at_any_kind_of_durable_write_changes_nothing(party, undisturbed, credentials, tmp_path):
-    crashes = kinds_of(undisturbed.writes(party))
-    assert len(crashes) >= KINDS[party], "there were more kinds of durable writes"
-    require_unchanged(party, crashes, undisturbed, credentials, tmp_path)
+def test_parties_killed_at_any_kind_of_durable_write_change_nothing(undisturbed, credentials, tmp_path):
+    crashes = {party: kinds_of(undisturbed.writes(party)) for party in KINDS}
+    for party, least in KINDS.items():
+        assert len(crashes[party]) >= least, f"there were more kinds of durable writes of {party}"
+    require_unchanged(crashes, undisturbed, credentials, tmp_path)
 
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("party", [HUB, SILO])
-def test_a_party_killed_at_a_durable_write_changes_nothing(party, when, undisturbed, credentials, tmp_path):
-    writes = undisturbed.writes(party)
-    assert len(writes) > 60, "a study of three rounds writes more than that"
-    first = 1 if when == "before" else 1 + STRIDE // 2
-    crashes = [Crash(when, number) for number in range(first, len(writes) + 1, STRIDE)]
-    require_unchanged(party, crashes, undisturbed, credentials, tmp_path)
+def test_parties_killed_at_a_durable_write_change_nothing(when, undisturbed, credentials, tmp_path):
+    crashes = {}
+    for party in (HUB, SILO):
+        writes = undisturbed.writes(party)
+        assert len(writes) > 60, "a study of three rounds writes more than that"
+        first = 1 if when == "before" else 1 + STRIDE // 2
+        crashes[party] = [Crash(when, number) for number in range(first, len(writes) + 1, STRIDE)]
+    require_unchanged(crashes, undisturbed, credentials, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,7 @@ def test_a_silo_killed_around_the_parts_that_it_keeps_trains_them_once_for_their
         "two rounds: digest, parts, digest, each with its folder, training log, integers, their folder, state"
     )
     assert {f"{SILO} kept-{number}.f64" for number in (1, 2)} < set(keeping.outcome())
-    require_unchanged(SILO, crashes[STRIDE // 2 :: STRIDE], keeping, credentials, tmp_path)
+    require_unchanged({SILO: crashes[STRIDE // 2 :: STRIDE]}, keeping, credentials, tmp_path)
 
 
 @pytest.mark.timeout(7200)
@@ -128,7 +130,7 @@ def test_a_personal_model_cut_off_in_its_training_goes_on_from_the_state_of_its_
     second = [n for n, write in enumerate(writes, 1) if write == "sync personal"][1]
     every = [Crash(when, number) for number in range(1, len(writes) + 1) for when in ("before", "after")]
     crashes = every if STRIDE == 1 else [Crash("before", second)]
-    require_unchanged(SILO, crashes, keeping, credentials, tmp_path, apart=True)
+    require_unchanged({SILO: crashes}, keeping, credentials, tmp_path, apart=True)
 
 
 def records_of(federation: CrashFederation) -> int:
@@ -157,34 +159,42 @@ def kind_of(write: str) -> str:
 
 
 def require_unchanged(
-    party: str,
-    crashes: list[Crash],
+    crashes: Mapping[str, Sequence[Crash]],
     undisturbed: CrashFederation,
     credentials: dict[str, Path],
     root: Path,
     *,
     apart: bool = False,
 ) -> None:
-    """A study with any of these crashes ends as the undisturbed one did. `apart`: they are the personal model's."""
-    expected, writes = undisturbed.outcome(), undisturbed.writes(party, PERSONAL_WRITES if apart else "writes")
+    """A study with any of these crashes ends as the undisturbed one did. `apart`: they are the personal model's.
 
-    def disturb(crash: Crash) -> str:
-        folder = root / f"{crash.when}-{crash.number}"
+    The n-th crashes of all parties come in one study. Who has more of them dies alone in the last ones.
+    """
+    expected, file = undisturbed.outcome(), PERSONAL_WRITES if apart else "writes"
+    writes = {party: undisturbed.writes(party, file) for party in crashes}
+    together = itertools.zip_longest(*([(party, crash) for crash in given] for party, given in crashes.items()))
+    studies = [dict(filter(None, given)) for given in together]
+
+    def disturb(number: int) -> str:
+        folder, doomed = root / str(number), studies[number]
         folder.mkdir()
         federation = CrashFederation(
             folder,
             undisturbed.study,
             credentials,
-            doomed=None if apart else (party, crash),
-            apart={party: crash} if apart else undisturbed.apart,
+            doomed={} if apart else doomed,
+            apart=doomed if apart else undisturbed.apart,
         )
-        where = f"{party} killed {crash.when} its write {crash.number} ({writes[crash.number - 1]})"
+        where = ", ".join(
+            f"{party} killed {crash.when} its write {crash.number} ({writes[party][crash.number - 1]})"
+            for party, crash in doomed.items()
+        )
         try:
             status = federation.run()
         except AssertionError as error:
             return f"{where}: {error}"
-        if not federation.killed:
-            return f"{where}: it was not"
+        if federation.killed != doomed.keys():
+            return f"{where}: but only {sorted(federation.killed)} died"
         if status.state != "finished" or {time.attempt for time in status.times} != {1}:
             return f"{where}: {status.state}, {status.why}, attempts {sorted({t.attempt for t in status.times})}"
         if federation.outcome() != expected:
@@ -197,5 +207,5 @@ def require_unchanged(
         return ""
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        faults = [fault for fault in pool.map(disturb, crashes) if fault]
+        faults = [fault for fault in pool.map(disturb, range(len(studies))) if fault]
     assert not faults, "\n\n".join(faults)

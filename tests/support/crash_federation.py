@@ -41,24 +41,24 @@ SECONDS = 600.0
 
 @dataclass
 class CrashFederation:
-    """One study; `doomed` names who is killed once, and when."""
+    """One study; `doomed` says who is killed once, and when."""
 
     root: Path
     study: Study
     credentials: Mapping[str, Path]
     """Folders with certificate, key and authority, by party: `credentials_of`."""
-    doomed: tuple[str, Crash | Starving] | None = None
+    doomed: Mapping[str, Crash | Starving] = field(default_factory=dict)
     apart: Mapping[str, Crash | None] = field(default_factory=dict)
     """Agents that have a process train their personal model; such a process may be doomed, and its agent with it."""
-    killed: bool = False
+    killed: set[str] = field(default_factory=set)
+    """Who was killed and has begun again."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def run(self) -> StudyStatus:
         """The whole study: whoever is killed begins again at once. Returns its last status."""
         self._prepare()
-        crashing = dict([self.doomed] if self.doomed else [])
         for name in (HUB, *self.study.silos):
-            self._start(name, crashing.get(name))
+            self._start(name, self.doomed.get(name))
         try:
             self._begin_study()
             return self._follow()
@@ -189,14 +189,13 @@ class CrashFederation:
         return -1 < said.find('"study over"') < said.rfind('"agent starts"') and not wanted_round(folder)
 
     def _revive(self) -> bool:
-        """Start again whoever was killed as planned."""
-        doomed = self.doomed[0] if self.doomed else next((name for name in self.apart if self.apart[name]), None)
-        if doomed is None or self.killed:
-            return False
-        if self._exit_code(doomed) == -9:  # SIGKILL
-            self.killed = True
-            self._start(doomed)
-        return self.killed
+        """Start again whoever was killed as planned; whether anybody was."""
+        doomed = {*self.doomed, *(name for name, crash in self.apart.items() if crash)} - self.killed
+        fallen = {name for name in doomed if self._exit_code(name) == -9}  # SIGKILL
+        for name in fallen:
+            self.killed.add(name)
+            self._start(name)
+        return bool(fallen)
 
     def _exit_code(self, name: str) -> int | None:
         return self.processes[name].poll()

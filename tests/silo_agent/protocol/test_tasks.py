@@ -12,6 +12,7 @@ from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.messages import Publication, Tensor, Work
 from protos.steps import SUM, Note, Task
+from silo_agent.learning.learner import Learner
 from silo_agent.protocol.session import Session
 from support.certificates import load
 from support.planted import refused
@@ -308,3 +309,17 @@ def test_a_task_gives_a_new_standing_and_leaves_the_agent_s_own_as_it_is(federat
     coordinator.run_round(1)
     assert {task for task, changes in changed.items() if changes} == {Task.OPEN, Task.ADOPT}
     assert {Task.GREET, Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN, Task.REVEAL} < set(changed)
+
+
+def test_a_sum_is_checked_by_how_many_of_its_silos_were_counted(federate, monkeypatch):
+    coordinator, _ = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
+    coordinator.run_round(0, lost={(Task.CONTRIBUTE, Tensor.COUNTS): ("west",)})
+    asked, check = [], Learner.check_sum
+
+    def noted(learner, tensor, total, place, count, **counted):
+        asked.append((tensor, count, counted))
+        check(learner, tensor, total, place, count, **counted)
+
+    monkeypatch.setattr(Learner, "check_sum", noted)
+    coordinator.run_round(1)
+    assert asked[0] == (Tensor.HEADS, 3, {"counted": 2, "uncounted": 1})
