@@ -15,9 +15,11 @@ from pydantic import BaseModel
 
 from policies.documents.fields import StudyFields
 from policies.documents.sections.data import BINARY
-from policies.documents.sections.evaluation import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, Evaluation
-from policies.documents.terms import TERMS
+from policies.documents.sections.evaluation import ALL_PATIENTS, METRICS, OF_CLASSES, OF_NUMBERS, Evaluation
+from policies.documents.terms import TERMS, fields_of
 
+_OF_ENCODER: Final = fields_of("encoder")
+_COMPARING: Final = fields_of("personal", lambda term: term.compares)
 _MOST_ROUNDS: Final = 400
 """The most that a policy may allow (`limits.rounds`)."""
 _MOST_SUMMED: Final = 1 << 25
@@ -104,7 +106,7 @@ def _outcome(study: StudyFields) -> Iterator[BrokenRule]:
     number = label.number is not None
     known, kind = (OF_NUMBERS, "a number") if number else (OF_CLASSES, "classes")
     foreign = [metric for metric in study.publish if metric not in known]
-    of_two = [metric for metric in study.publish if metric in {"auc", "false_negatives"}]
+    of_two = [metric for metric in study.publish if METRICS[metric].two_only]
     yield from _if(
         len(set(study.reported)) != len(study.reported),
         "evaluation.together",
@@ -197,6 +199,15 @@ def _model(study: StudyFields) -> Iterator[BrokenRule]:
     )
 
 
+def _any(section: BaseModel, fields: Iterable[str]) -> bool:
+    return any(getattr(section, field) > 0 for field in fields)
+
+
+def _named(section: str, fields: Iterable[str]) -> str:
+    *most, last = (f"{section}.{field}" for field in fields)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def _raw(study: StudyFields) -> Iterator[BrokenRule]:
     inputs, model, encoder, personal = study.data.inputs, study.model, study.encoder, study.personal
     rules = (
@@ -210,10 +221,10 @@ def _raw(study: StudyFields) -> Iterator[BrokenRule]:
             study.encoder_rounds > 0 and not study.composition.joint,
             "the encoder is trained; set encoder.rounds to 0",
         ),
-        (encoder.l2r + encoder.cmi > 0, "encoder.l2r and encoder.cmi are terms of an encoder; leave them out"),
+        (_any(encoder, _OF_ENCODER), f"{_named('encoder', _OF_ENCODER)} are terms of an encoder; leave them out"),
         (
-            personal is not None and personal.mmd + personal.cosine + personal.mmd_d > 0,
-            "personal.mmd, personal.cosine and personal.mmd_d compare what encoders give; set them to 0",
+            personal is not None and _any(personal, _COMPARING),
+            f"{_named('personal', _COMPARING)} compare what encoders give; set them to 0",
         ),
         (encoder.together, "encoder.together trains an encoder; leave it out"),
     )
@@ -499,7 +510,7 @@ def _algorithm_2(study: StudyFields) -> Iterator[BrokenRule]:
             encoder.momentum > 0 or encoder.schedule != "constant",
             "encoder.momentum and encoder.schedule are not its own; leave them out",
         ),
-        (encoder.l2r + encoder.cmi > 0, "encoder.l2r and encoder.cmi are not its own; leave them out"),
+        (_any(encoder, _OF_ENCODER), f"{_named('encoder', _OF_ENCODER)} are not its own; leave them out"),
         (encoder.warm_up > 0, "encoder.warm_up is not its own; leave it out"),
     )
     yield from _but("recipe", f"recipe {study.recipe} is FedDAR's Algorithm 2, but ", rules)

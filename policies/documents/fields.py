@@ -14,7 +14,7 @@ from policies.documents.about import About
 from policies.documents.document import Closed
 from policies.documents.sections.data import DataSchema
 from policies.documents.sections.encoder import EncoderPlan
-from policies.documents.sections.evaluation import ALL_PATIENTS, Evaluation, Metric
+from policies.documents.sections.evaluation import ALL_PATIENTS, METRICS, Evaluation, Metric
 from policies.documents.sections.expected import Deadlines, Expected
 from policies.documents.sections.heads import HeadPlan
 from policies.documents.sections.kinds import Name, Purpose, Recipe
@@ -127,7 +127,7 @@ class StudyFields(Closed):
     ] = None
     publish: Annotated[
         tuple[Metric, ...],
-        bounds.items(10),
+        bounds.items(len(METRICS)),
         About(
             "figures of the last round's sums that the silos sign and the coordinator shows",
             comment="figures that the silos sign and the coordinator shows; every policy must list them",

@@ -25,7 +25,7 @@ from common import names
 from policies.documents import bounds
 from policies.documents.document import Closed, read_document
 from policies.documents.sections.data import Code, ColumnName
-from policies.documents.sections.evaluation import Metric
+from policies.documents.sections.evaluation import METRICS, Metric
 from policies.documents.sections.kinds import Name
 
 NoiseMode = Literal["local", "distributed"]
@@ -251,7 +251,7 @@ class Policy(_Part):
     )
     """By the name of data in agent.yaml: names of studies (`*` for any text) that may use them without anybody being
     asked, if agent.yaml names no data of their own and nobody approved others. Left out, no study may."""
-    publish: Annotated[tuple[Metric, ...], Field(max_length=10)]
+    publish: Annotated[tuple[Metric, ...], Field(max_length=len(METRICS))]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     hand_over: bool = False
     """Whether a shared model that this silo has helped to train may be handed over to silos that have not: as a file

@@ -63,6 +63,11 @@ class Term:
         return self.reads == "record"
 
     @property
+    def compares(self) -> bool:
+        """Whether the term compares what the encoder gives to records of one batch."""
+        return self.reads == "batch" and not self.environments
+
+    @property
     def words(self) -> frozenset[str]:
         """The names by which a study's author may call the term."""
         return frozenset({self.name} if self.field is None else {self.name, self.field})
@@ -87,3 +92,9 @@ TERMS: Final = (
     Term("adversary", "network", "adversary", "personal"),
 )
 """All terms, in the order in which they are added up."""
+
+
+def fields_of(part: Part, which: Callable[[Term], bool] = lambda _: True) -> tuple[str, ...]:
+    """The fields of a part of the study that hold coefficients of such terms, each once, in the order of the terms."""
+    fields = (term.field for term in TERMS if term.part == part and which(term))
+    return tuple(dict.fromkeys(field for field in fields if field is not None))

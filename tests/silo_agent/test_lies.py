@@ -526,7 +526,7 @@ def test_a_lie_is_refused_by_name_and_leaves_no_trace(five, lie):
         assert (said.place, said.signature) == (scene.place, b"")
         assert not [one for one in FIVE if one in said.explanation and one not in lie.accuses], said.explanation
         assert [one["task"] for one in logs if one["event"] == "disputed"] == [work.task]
-        kept = work.task is Task.OPEN and lie.reason in ("frame", "opening", "recovery")
+        kept = work.task is Task.OPEN and lie.reason in ("frame", "opening")
         assert bool(work.tensor and silo.state.promises.refused(scene.place, work.tensor)) is kept, "for a recount"
         assert (len(silo.client.headers), silo.charges) == (sent, charged), "something has left"
         assert silo.model(scene.place.round).exists() is made

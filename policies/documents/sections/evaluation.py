@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -90,15 +92,36 @@ Metric = Literal[
     "r2",
     "mean_error",
 ]
-"""Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
-mean of the classes' shares, share of the second class that is predicted as the first (two classes only), expected
-calibration error, predicted over observed number of patients of the second class
-(more than two classes: the predictions' confidence over the share that is right), number of held-out patients. If the
-label is a number: mean absolute error, share of the variance explained, mean of prediction less outcome, number of
-held-out patients."""
+"""A metric by domain, from the noised sums."""
 
-OF_NUMBERS: Final = frozenset({"mae", "r2", "mean_error", "patients"})
 
-OF_CLASSES: Final = frozenset(
-    {"auc", "accuracy", "balanced_accuracy", "false_negatives", "calibration", "expected_observed", "patients"}
-)
+@dataclass(frozen=True)
+class PublishedMetric:
+    """What a metric says and of which outcomes. It is computed in `silo_agent.learning.figures.evaluation`."""
+
+    words: str
+    """For people who read a policy."""
+    classes: bool = True
+    numbers: bool = False
+    two_only: bool = False
+    """Defined for two classes only."""
+
+
+METRICS: Final[Mapping[Metric, PublishedMetric]] = {
+    "auc": PublishedMetric("area under the ROC curve", two_only=True),
+    "accuracy": PublishedMetric("accuracy"),
+    # The mean of the classes' shares of right predictions.
+    "balanced_accuracy": PublishedMetric("balanced accuracy"),
+    # The share of the second class that is predicted as the first.
+    "false_negatives": PublishedMetric("share of the ill who are called well", two_only=True),
+    "calibration": PublishedMetric("calibration error"),
+    # Of the second class; of more than two classes the predictions' confidence over the share that is right.
+    "expected_observed": PublishedMetric("predicted over observed numbers"),
+    "patients": PublishedMetric("noised number of held-out patients", numbers=True),
+    "mae": PublishedMetric("mean absolute error", classes=False, numbers=True),
+    "r2": PublishedMetric("share of the variance explained", classes=False, numbers=True),
+    # Of prediction less outcome.
+    "mean_error": PublishedMetric("mean error", classes=False, numbers=True),
+}
+OF_NUMBERS: Final = frozenset(name for name, metric in METRICS.items() if metric.numbers)
+OF_CLASSES: Final = frozenset(name for name, metric in METRICS.items() if metric.classes)

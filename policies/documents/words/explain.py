@@ -15,6 +15,7 @@ from typing import Final
 
 from policies.documents.policy import Policy
 from policies.documents.sections.data import Code
+from policies.documents.sections.evaluation import METRICS
 
 _MODES: Final = {
     "local": "this hospital hides every release with noise of its own, whatever the others do",
@@ -37,18 +38,6 @@ _DELIMITERS: Final = {
     ":": "colons",
     "^": "circumflexes",
     "~": "tildes",
-}
-_METRICS: Final = {
-    "auc": "area under the ROC curve",
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "false_negatives": "share of the ill who are called well",
-    "calibration": "calibration error",
-    "expected_observed": "predicted over observed numbers",
-    "patients": "noised number of held-out patients",
-    "mae": "mean absolute error",
-    "r2": "share of the variance explained",
-    "mean_error": "mean error",
 }
 
 
@@ -175,7 +164,7 @@ def _groups(policy: Policy) -> str:
         else "Groups of any size may get a model part and figures of their own"
     )
     published = (
-        f"A study may publish these noised quality figures: {_listed(_METRICS[name] for name in policy.publish)}"
+        f"A study may publish these noised quality figures: {_listed(METRICS[name].words for name in policy.publish)}"
         if policy.publish
         else "No quality figure may be published; the hospitals of a study see the noised ones among themselves"
     )

@@ -47,7 +47,9 @@ def draw(
     silos: int,
     grid: SumGrid | None = None,
 ) -> Integers:
-    """The statistic, float64 (d,) of l2 sensitivity 1, as this silo's noised integers (d,). Raises `NoiseParametersError`.
+    """The statistic, float64 (d,) of l2 sensitivity 1, as this silo's noised integers (d,).
+
+    Raises `NoiseParametersError`.
 
     `grid`: None for that of `SumGrid.of`.
     """

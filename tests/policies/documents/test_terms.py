@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from policies.documents.study import EncoderPlan, Personal
-from policies.documents.terms import TERMS, Term
+from policies.documents.terms import TERMS, Term, fields_of
 
 PARTS = {"encoder": EncoderPlan, "step": EncoderPlan, "personal": Personal}
 WITH_COEFFICIENT = [term for term in TERMS if term.field is not None]
@@ -39,3 +39,9 @@ def test_what_public_data_may_have_at_the_encoder_is_the_same_field_there(term: 
 def test_an_author_may_call_a_term_by_its_name_or_by_its_field():
     assert {term.name: set(term.words) for term in TERMS}["mk_mmd"] == {"mk_mmd", "mmd"}
     assert {term.name: set(term.words) for term in TERMS}["cross_entropy"] == {"cross_entropy"}
+
+
+def test_rules_about_terms_follow_from_the_table():
+    """`model.encoder: raw` and FedDAR's Algorithm 2 have no terms of an encoder."""
+    assert fields_of("encoder") == ("l2r", "cmi")
+    assert fields_of("personal", lambda term: term.compares) == ("mmd", "cosine", "mmd_d")

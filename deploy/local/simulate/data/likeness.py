@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -42,10 +42,16 @@ def columns_of(path: Path) -> Columns:
 
     A row that cannot be read is left out.
     """
-    if path.suffix == ".parquet":
-        table = pq.ParquetFile(path).read()
-        names = _different(table.column_names)
-        return {name: [as_cell(scalar) for scalar in table.column(place)] for place, name in enumerate(names)}
+    return _FORMATS.get(path.suffix, _of_text)(path)
+
+
+def _of_parquet(path: Path) -> Columns:
+    table = pq.ParquetFile(path).read()
+    names = _different(table.column_names)
+    return {name: [as_cell(scalar) for scalar in table.column(place)] for place, name in enumerate(names)}
+
+
+def _of_text(path: Path) -> Columns:
     content = path.read_bytes()
     delimiter = max(_DELIMITERS, key=lambda one: _width(content, one))
     rows = [cells for _, cells in split_rows(content, delimiter) if not isinstance(cells, Unfit)]
@@ -54,6 +60,10 @@ def columns_of(path: Path) -> Columns:
     # The first line is kept as a row, too: a file without a header has none to lose.
     kept = [row for row in rows if len(row) == len(rows[0])]
     return dict(zip(_different(rows[0]), map(list, zip(*kept, strict=True)), strict=True))
+
+
+_FORMATS: Final[Mapping[str, Callable[[Path], Columns]]] = {".csv": _of_text, ".parquet": _of_parquet}
+"""All formats that a silo reads (`silo_agent.data.table.SUFFIXES`): a copy in any of them is found."""
 
 
 def as_cell(value: object) -> Cell:

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.documents.sections.evaluation import OF_CLASSES, OF_NUMBERS
 from policies.documents.study import Expected
 from silo_agent.learning.figures.evaluation import auc
 from silo_agent.learning.figures.expected_observed import LARGEST_RATIO
-from silo_agent.learning.figures.influence import largest_hospital, moved
+from silo_agent.learning.figures.influence import _BOUNDS, largest_hospital, moved
 
 
 def figures(scores, labels):
@@ -54,3 +55,8 @@ def test_the_largest_announced_hospital_has_its_share_of_the_held_out_patients()
     assert largest_hospital(Expected(patients=(500,)), 4, 200.0) == pytest.approx(50.0)
     assert largest_hospital(None, 4, 200.0) is None
     assert largest_hospital(Expected(patients=(500,)), 4, -3.0) == 0.0
+
+
+def test_every_metric_of_classes_has_a_bound_and_none_of_numbers_alone():
+    assert set(_BOUNDS) == OF_CLASSES
+    assert all(moved(name, 0.5, (10.0, 10.0), 3.0) is None for name in OF_NUMBERS - OF_CLASSES)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.local.simulate.data import likeness
 from deploy.local.simulate.data.likeness import alike, as_cell, columns_of
+from silo_agent.data.table import SUFFIXES
 
 CELL = st.one_of(st.none(), st.booleans(), st.integers(-5, 2**40), st.floats(-1e6, 1e6), st.text("abc ", max_size=4))
 
@@ -99,3 +101,7 @@ def test_one_and_true_are_told_apart_whichever_comes_first():
     assert alike(truths, {"ill": ["True", "false"] * 20, "age": ages})
     assert alike({"ill": [1, 0] * 20, "age": ages}, {"ill": ["1", "0"] * 20, "age": ages})
     assert not alike(truths, {"ill": [1, 0] * 20, "age": ages})
+
+
+def test_a_copy_in_any_format_that_a_silo_reads_is_looked_into():
+    assert set(likeness._FORMATS) == set(SUFFIXES)
