@@ -21,7 +21,7 @@ def test_a_process_that_can_open_no_file_for_seconds_ends_no_attempt(party, numb
     study, fed = crash_study(), tmp_path / "fed"
     starving = Starving(number, SECONDS, fed / "lifted")
     federation = CrashFederation(
-        tmp_path / "run", study, credentials_of(make_authority(tmp_path), study), (party, starving)
+        tmp_path / "run", study, credentials_of(make_authority(tmp_path), study), {party: starving}
     )
     fed.mkdir()
     status = federation.run()
