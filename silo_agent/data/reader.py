@@ -170,7 +170,7 @@ def read_records(
 ) -> Reading:
     """Read a file (CSV, or Parquet if the suffix is `.parquet`), a folder of such files, or a database's statement.
 
-    This is the only way in which records are read. Who trains takes `Reading.records`: a record that does not fit the
+    Outcomes are read in no other way. Who trains takes `Reading.records`: a record that does not fit the
     schema is left out, and nobody is told. An answer, a log line or a count that depended on such a record would tell
     a study's author about single patients, without any charge and as exactly as the author chooses the bounds. Whether
     a record is left out follows only from its own cells, its own image and the public schema, never from another

@@ -97,7 +97,10 @@ Metric = Literal[
 
 @dataclass(frozen=True)
 class PublishedMetric:
-    """What a metric says and of which outcomes. It is computed in `silo_agent.learning.figures.evaluation`."""
+    """What a metric says, and for which outcomes it is defined.
+
+    It is computed in `silo_agent.learning.figures.evaluation`.
+    """
 
     words: str
     """For people who read a policy."""
