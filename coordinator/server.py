@@ -70,6 +70,9 @@ OPTIONS = (
     # The door refuses less than this, and counts it. What is above is refused by gRPC, which names no caller.
     ("grpc.max_metadata_size", 65_536),
     ("grpc.absolute_max_metadata_size", 65_536),
+    # No party compresses what it sends, since sealed content has no redundancy. So gRPC refuses a compressed message by
+    # its header: otherwise a few kilobytes would take the memory of a whole message before anything is checked.
+    ("grpc.compression_enabled_algorithms_bitset", 1 << grpc.Compression.NoCompression),
     # By default gRPC widens the window of every stream as far as the network allows. Many large uploads at once would
     # then fill the coordinator's memory. 512 KiB for each stream still carry 10 MB/s over 50 ms.
     ("grpc.http2.bdp_probe", 0),

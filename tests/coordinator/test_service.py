@@ -540,6 +540,15 @@ def test_no_message_is_taken_that_could_be_a_bomb(gathering):
         silo.upload(header, content, hashes=bytes(MAX_MESSAGE))
 
 
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_no_compressed_message_is_unpacked(gathering, compression):
+    silo, *_ = gathering
+    request = silo_pb2.HeartbeatRequest()
+    silo.silo.Heartbeat(request)
+    with refused(Code.UNIMPLEMENTED, "is disabled"):
+        silo.silo.Heartbeat(request, compression=compression)
+
+
 def test_a_size_that_the_study_does_not_imply(gathering):
     silo, place, content = gathering
     values = sealed_values(2, 3)
