@@ -22,8 +22,8 @@ from deploy.local.processes import run
 from policies.ledger.ledger import read_ledger
 from protos.status import StudyStatus
 from support import moving_clock
-from support.crash_federation import SECONDS
 from support.moving_clock import LIMITS
+from support.party_federation import SECONDS
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 

@@ -22,9 +22,8 @@ from policies.plan.release import plan
 from protos.messages import Tensor
 from protos.steps import Task
 from support.certificates import data_set_of, make_authority
-from support.crash_federation import HUB, credentials_of
-from support.dropout_federation import DropoutFederation
 from support.moving_clock import LIMITS
+from support.party_federation import HUB, PartyFederation, credentials_of
 from support.task_points import TaskCrash
 
 EXAM = Path(__file__).parents[2] / "deploy" / "demo" / "exam"
@@ -35,7 +34,7 @@ LOST = 4
 
 
 @dataclass
-class DemoFederation(DropoutFederation):
+class DemoFederation(PartyFederation):
     """The silos hold what the demo gives them."""
 
     source: DemoSource = field(kw_only=True)
@@ -62,11 +61,11 @@ def test_the_demos_study_with_one_lost_attempt_ends_within_its_budget(tmp_path, 
     study = Study.model_validate({**source.study.model_dump(mode="json"), "deadlines": LIMITS})
     falls = {"site-3": TaskCrash("kept", Task.CONTRIBUTE, Tensor.HEADS, LOST)}
     credentials = credentials_of(make_authority(tmp_path_factory.mktemp("consortium")), study)
-    federation = DemoFederation(tmp_path, study, credentials, falls=falls, source=source)
+    federation = DemoFederation(tmp_path, study, credentials, doomed=falls, source=source)
     status = federation.run()
 
     assert (status.state, status.why) == ("finished", "all rounds are committed"), federation.log(HUB)
-    assert federation.back == {"site-3"}
+    assert federation.killed == {"site-3"}
     attempts = {(time.round, time.attempt) for time in status.times}
     last = plan(study).last
     assert attempts == {*((number, 1) for number in range(last + 1)), (LOST, 2)}

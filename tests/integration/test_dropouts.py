@@ -19,9 +19,8 @@ from protos.messages import Tensor
 from protos.status import StudyStatus
 from protos.steps import Task
 from support.certificates import make_authority
-from support.crash_federation import HUB, credentials_of
-from support.dropout_federation import DropoutFederation
 from support.moving_clock import LIMIT, LIMITS
+from support.party_federation import HUB, PartyFederation, credentials_of
 from support.small_cohort import study_document
 from support.task_points import TaskCrash
 
@@ -49,38 +48,38 @@ def credentials(tmp_path_factory) -> dict[str, Path]:
 
 
 def run(folder: Path, of: Study, credentials: dict[str, Path], falls: dict[str, TaskCrash]):
-    federation = DropoutFederation(folder, of, credentials, falls=falls)
+    federation = PartyFederation(folder, of, credentials, doomed=falls)
     return federation, federation.run()
 
 
-def counted(federation: DropoutFederation, metric: str) -> dict[str, float]:
+def counted(federation: PartyFederation, metric: str) -> dict[str, float]:
     """A counter of the coordinator, by its only label."""
     lines = [line for line in federation.metrics.splitlines() if line.startswith(f"fedward_coordinator_{metric}{{")]
     return {line.split('"')[1]: float(line.split()[1]) for line in lines}
 
 
-def lost(federation: DropoutFederation) -> dict[str, float]:
+def lost(federation: PartyFederation) -> dict[str, float]:
     """How many silos rounds went on without, by the phase in which they were lost."""
     return counted(federation, "lost_total")
 
 
-def uploads(federation: DropoutFederation) -> Counter[tuple[object, ...]]:
+def uploads(federation: PartyFederation) -> Counter[tuple[object, ...]]:
     """How often each silo's bytes of a slot were received."""
     keys = ("silo", "round", "attempt", "slot")
     return Counter(tuple(entry[key] for key in keys) for entry in federation.entries(HUB, "received"))
 
 
-def went_on(federation: DropoutFederation, status: StudyStatus) -> None:
+def went_on(federation: PartyFederation, status: StudyStatus) -> None:
     """No attempt but the first; nobody sent anything twice; everybody holds one model, and has been charged once."""
     of = federation.study
     assert status.state == "finished", status.why
     assert {time.attempt for time in status.times} == {1}
-    assert federation.back == set(federation.falls)
+    assert federation.killed == set(federation.doomed)
     received = uploads(federation)
     assert set(received.values()) == {1}
     sent = sum(entry["size"] for entry in federation.entries(HUB, "received"))
     assert sum(counted(federation, "received_bytes_total").values()) == sent, "nor was a byte sent again"
-    for silo, fall in federation.falls.items():
+    for silo, fall in federation.doomed.items():
         others = [name for name in FIVE if name != silo]
         for name in others:
             assert (name, fall.round, 1, str(fall.tensor)) in received

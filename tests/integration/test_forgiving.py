@@ -25,8 +25,8 @@ from protos.status import MemberStatus
 from protos.steps import Task
 from support import moving_clock, party_process
 from support.certificates import Authority, make_authority
-from support.crash_federation import SECONDS
 from support.moving_clock import LIMITS
+from support.party_federation import SECONDS
 from support.silos import Caller, Scene
 from support.small_cohort import write_yaml
 from support.studies import tiny_study

@@ -6,7 +6,6 @@ docs/design/threat-model.md, "Threats", a stale backup: it refuses to train unti
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -20,14 +19,14 @@ from policies.ledger.events import Debit, Recovery
 from policies.ledger.ledger import read_history
 from protos.status import StudyStatus
 from support.certificates import make_authority
-from support.crash_federation import HUB, SECONDS, CrashFederation, credentials_of
+from support.party_federation import HUB, PartyFederation, credentials_of
 from support.party_process import PATIENCE
 from support.small_cohort import study_document
 
 LOST = "south"
 
 
-class Rollback(CrashFederation):
+class Rollback(PartyFederation):
     """Two rounds are charged, then the study is paused and one silo ends."""
 
     def __enter__(self) -> Self:
@@ -76,25 +75,9 @@ class Rollback(CrashFederation):
         assert self._exit_code(LOST) == 1
         return self.log(LOST)
 
-    def operate(self, call: Callable) -> object:
-        operator = self._operator()
-        try:
-            return call(operator)
-        finally:
-            operator.close()
-
-    def status(self) -> StudyStatus:
-        return self.operate(lambda operator: operator.status(self.study.digest))
-
     def follow(self, until: Callable[[StudyStatus], bool]) -> StudyStatus:
         self.wait(lambda: until(self.status()))
         return self.status()
-
-    def wait(self, until: Callable[[], bool]) -> None:
-        end = time.monotonic() + SECONDS
-        while not until():
-            assert time.monotonic() < end, "\n".join(map(self.log, (HUB, *self.study.silos)))
-            time.sleep(0.05)
 
     def start_again(self, name: str) -> None:
         """With a fresh log."""

@@ -13,8 +13,8 @@ from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
 from support import moving_clock
 from support.bad_link import bad_link
-from support.crash_federation import SECONDS
 from support.moving_clock import LIMITS
+from support.party_federation import SECONDS
 from support.prepared import prepare
 from support.small_cohort import policy_document, study_document, write_sites, write_yaml
 

@@ -6,15 +6,13 @@ nobody named. Now the round is made anew without a suspect, and the study ends w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from policies.documents.study import Study
 from policies.ledger.ledger import read_ledger
 from support.certificates import make_authority
-from support.crash_federation import HUB, CrashFederation, credentials_of
 from support.moving_clock import LIMITS
+from support.party_federation import HUB, PartyFederation, credentials_of
 from support.small_cohort import study_document
 from support.spoiling import Spoiling
 
@@ -38,22 +36,12 @@ def study(mode: str) -> Study:
     return Study.model_validate(document)
 
 
-@dataclass
-class SpoiltFederation(CrashFederation):
-    """`guilty` spoils all that it contributes."""
-
-    guilty: str = field(default=NAMED_FIRST)
-
-    def _start(self, name: str, crash: object = None) -> None:
-        super()._start(name, Spoiling() if name == self.guilty else None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["local", "distributed"])
 def test_a_study_that_one_hospital_spoils_ends_with_the_others_model(tmp_path, tmp_path_factory, mode):
     of = study(mode)
     credentials = credentials_of(make_authority(tmp_path_factory.mktemp("consortium")), of)
-    federation = SpoiltFederation(tmp_path, of, credentials)
+    federation = PartyFederation(tmp_path, of, credentials, {NAMED_FIRST: Spoiling()})
     status = federation.run()
     assert (status.state, status.why) == ("finished", "all rounds are committed"), federation.log(HUB)
     states = {member.silo: member.state for member in status.members}

@@ -13,7 +13,7 @@ import yaml
 
 from deploy.local.federation import Federation
 from deploy.local.processes import script
-from support.crash_federation import SECONDS
+from support.party_federation import SECONDS
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 

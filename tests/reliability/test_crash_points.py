@@ -24,8 +24,8 @@ from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
 from silo_agent.learning.personal.model import PersonalModel
 from support.certificates import data_set_of, make_authority
-from support.crash_federation import HUB, CrashFederation, credentials_of, described
 from support.crash_points import Crash
+from support.party_federation import HUB, PartyFederation, credentials_of, described
 from support.party_process import PERSONAL_WRITES
 from support.small_cohort import study_document
 
@@ -61,14 +61,14 @@ def credentials(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(credentials, tmp_path_factory) -> CrashFederation:
-    federation = CrashFederation(tmp_path_factory.mktemp("undisturbed"), crash_study(), credentials)
+def undisturbed(credentials, tmp_path_factory) -> PartyFederation:
+    federation = PartyFederation(tmp_path_factory.mktemp("undisturbed"), crash_study(), credentials)
     assert federation.run().state == "finished"
     return federation
 
 
 def test_two_undisturbed_runs_are_the_same(undisturbed, credentials, tmp_path):
-    again = CrashFederation(tmp_path, crash_study(), credentials)
+    again = PartyFederation(tmp_path, crash_study(), credentials)
     again.run()
     assert again.outcome() == undisturbed.outcome()
 
@@ -94,9 +94,9 @@ def test_parties_killed_at_a_durable_write_change_nothing(when, undisturbed, cre
 
 
 @pytest.fixture(scope="module")
-def keeping(credentials, tmp_path_factory) -> CrashFederation:
+def keeping(credentials, tmp_path_factory) -> PartyFederation:
     """Undisturbed. A process of its own trains the personal model of `SILO`, as with every real agent."""
-    federation = CrashFederation(tmp_path_factory.mktemp("keeping"), keeping_study(), credentials, apart={SILO: None})
+    federation = PartyFederation(tmp_path_factory.mktemp("keeping"), keeping_study(), credentials, apart={SILO: None})
     assert federation.run().state == "finished"
     return federation
 
@@ -134,7 +134,7 @@ def test_a_personal_model_cut_off_in_its_training_goes_on_from_the_state_of_its_
     require_unchanged({SILO: crashes}, keeping, credentials, tmp_path, apart=True)
 
 
-def records_of(federation: CrashFederation) -> int:
+def records_of(federation: PartyFederation) -> int:
     """How many records of `SILO` train its personal model."""
     study = federation.study
     records = read_records(federation.root / "data" / f"{SILO}.csv", study.data, ("patient",)).records
@@ -161,7 +161,7 @@ def kind_of(write: str) -> str:
 
 def require_unchanged(
     crashes: Mapping[str, Sequence[Crash]],
-    undisturbed: CrashFederation,
+    undisturbed: PartyFederation,
     credentials: dict[str, Path],
     root: Path,
     *,
@@ -179,7 +179,7 @@ def require_unchanged(
     def disturb(number: int) -> str:
         folder, doomed = root / str(number), studies[number]
         folder.mkdir()
-        federation = CrashFederation(
+        federation = PartyFederation(
             folder,
             undisturbed.study,
             credentials,

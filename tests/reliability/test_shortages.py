@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from support.certificates import make_authority
-from support.crash_federation import HUB, CrashFederation, credentials_of
+from support.party_federation import HUB, PartyFederation, credentials_of
 from support.starving import Starving
 from tests.reliability.test_crash_points import crash_study
 
@@ -20,19 +18,18 @@ SECONDS = 4.0
 def test_a_process_that_can_open_no_file_for_seconds_ends_no_attempt(party, number, tmp_path):
     study, fed = crash_study(), tmp_path / "fed"
     starving = Starving(number, SECONDS, fed / "lifted")
-    federation = CrashFederation(
+    federation = PartyFederation(
         tmp_path / "run", study, credentials_of(make_authority(tmp_path), study), {party: starving}
     )
     fed.mkdir()
     status = federation.run()
     assert starving.note.exists(), "the limit was reached"
-    lines = [json.loads(line) for line in (federation.root / party / "log.jsonl").read_text().splitlines()]
-    short = [line for line in lines if line["event"] == "the machine is short"]
+    short = federation.entries(party, "the machine is short")
     assert short
     assert all("open" in line["why"] or "cannot be" in line["why"] for line in short)
     assert status.state == "finished"
     assert {time.attempt for time in status.times} == {1}, "no attempt was used up"
-    assert not any(line["event"] in ("disputed", "study refused") for line in lines)
+    assert not [*federation.entries(party, "disputed"), *federation.entries(party, "study refused")]
     outcome = federation.outcome()
     ledgers = [outcome[f"{silo} ledger"] for silo in study.silos]
     assert ledgers[0] == ledgers[1] == ledgers[2]

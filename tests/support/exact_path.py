@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,54 +20,64 @@ from typing import Any
 import numpy as np
 import torch
 
-from crypto.entropy import SystemEntropy
 from crypto.secagg.packages import GroupKeys, model_digest
 from policies.documents.study import Study
-from policies.plan.release import plan
+from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
-from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.device import limit_threads
-from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
-from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.releases.contribution import Integers
 from silo_agent.protocol import publishing
+from support.local_federation import LocalFederation
 
 KEYS = GroupKeys(b"ckks", b"g" * 32, b"c" * 32)
 Sums = Mapping[tuple[int, str], Integers]
 Solutions = Mapping[int, Integers]
 
 
+@dataclass
+class _GivenSums(LocalFederation):
+    """One silo that is given every sum, and nothing private."""
+
+    sums: Sums = field(kw_only=True)
+    solutions: Solutions = field(kw_only=True)
+    given: int = field(kw_only=True)
+    """How many silos are in the sums."""
+    digest: str = ""
+    found: dict[str, Any] = field(default_factory=lambda: {"digests": {}, "solutions": {}, "published": ""})
+
+    @property
+    def silos(self) -> int:
+        return self.given
+
+    def _sum(self, place: Place, release: Release) -> Integers:
+        return self.sums[place.round, release.tensor]
+
+    def _solution(self, place: Place, total: Integers) -> Integers:
+        own = super()._solution(place, total)
+        self.found["solutions"][str(place.round)] = own.tolist()
+        return self.solutions.get(place.round, own)
+
+    def _open(self, place: Place, tensor: Tensor, total: Integers) -> None:
+        super()._open(place, tensor, total)
+        (model,) = self.models.values()
+        content = [sha256(total.astype("<i8").tobytes()).digest(), bytes.fromhex(model.digest)]
+        self.digest = model_digest(KEYS, self.digest, self.study.digest, content)
+        whole = sha256(model.to_bytes()).hexdigest()
+        self.found["digests"][f"{place.round} {tensor}"] = [model.digest, self.digest, whole]
+
+
 def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str, Any]:
     """Open every sum, adopt every round's given solution (its own where none is given); nothing private is read."""
     with tempfile.TemporaryDirectory() as folder:
-        learner = Learner(
-            study,
-            DataSet(Path(folder) / "none.csv", Division("ward", 0.25, ("patient",))),
-            Path(folder),
-            draws=FreshDraws(SystemEntropy()),
-            device="cpu",
-        )
-        model, digest = SharedModel.start(study), ""
-        found: dict[str, Any] = {"digests": {"start": model.digest}, "solutions": {}, "published": ""}
+        none = {"silo": Path(folder) / "none.csv"}
+        walked = _GivenSums.gather(study, none, Path(folder), sums=sums, solutions=solutions, given=silos)
+        walked.found["digests"]["start"] = SharedModel.start(study).digest
         for number in range(plan(study).last + 1):
-            place = Place(study.digest, number, 1)
-            for tensor in map(Tensor, plan(study).tensors(number)):
-                total = sums[number, str(tensor)]
-                learner.check_sum(tensor, total, place, silos)
-                opened = total.astype("<i8").tobytes()
-                means = learner.open(tensor, total, place, model, silos)
-                model = means.model
-                if means.results is not None:
-                    found["published"] = publishing.publication(study, means.results).canonical().decode()
-                if means.unsolved is not None:
-                    own = learner.solve(total, place, model, silos)
-                    found["solutions"][str(number)] = own.tolist()
-                    model = learner.adopt(solutions.get(number, own), total, place, model, silos)
-                content = [sha256(opened).digest(), bytes.fromhex(model.digest)]
-                digest = model_digest(KEYS, digest, study.digest, content)
-                found["digests"][f"{number} {tensor}"] = [model.digest, digest, sha256(model.to_bytes()).hexdigest()]
-    return found
+            walked.run_round(number)
+        for results in walked.results.values():
+            walked.found["published"] = publishing.publication(study, results).canonical().decode()
+        return walked.found
 
 
 def write(path: Path, study: Study, sums: Sums, solutions: Solutions, silos: int) -> Path:

@@ -9,6 +9,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +85,13 @@ class LocalFederation:
     payloads: dict[tuple[int, Tensor, str], Integers] = field(default_factory=dict)
     results: dict[str, Results] = field(default_factory=dict)
 
+    @property
+    def silos(self) -> int:
+        """How many contribute to a sum."""
+        return len(self.learners)
+
     @classmethod
-    def gather(cls, study: Study, files: Mapping[str, Path], folder: Path, *, seed: int = 1) -> LocalFederation:
+    def gather(cls, study: Study, files: Mapping[str, Path], folder: Path, *, seed: int = 1, **given: Any) -> Self:
         """One learner per file; what leaves and what stays draw from sources of their own."""
         learners = {}
         for number, (silo, data) in enumerate(sorted(files.items())):
@@ -99,7 +105,7 @@ class LocalFederation:
                 device="cpu",
             )
         personal = {silo: SeededEntropy(b"personal %d" % number) for number, silo in enumerate(learners)}
-        return cls(study, learners, folder, personal, {silo: SharedModel.start(study) for silo in learners})
+        return cls(study, learners, folder, personal, {silo: SharedModel.start(study) for silo in learners}, **given)
 
     def run(self) -> LocalFederation:
         """All rounds; the personal models are trained in between, as beside an agent, where the study has them."""
@@ -124,9 +130,9 @@ class LocalFederation:
             self._open(place, Tensor(release.tensor), self._sum(place, release))
 
     def _sum(self, place: Place, release: Release) -> Integers:
-        silos = len(self.learners)
         given = [
-            learner.contribution(release, place, self.models[silo], silos) for silo, learner in self.learners.items()
+            learner.contribution(release, place, self.models[silo], self.silos)
+            for silo, learner in self.learners.items()
         ]
         self.payloads.update(
             {(place.round, Tensor(release.tensor), silo): g for silo, g in zip(self.learners, given, strict=True)}
@@ -134,16 +140,17 @@ class LocalFederation:
         return np.asarray(np.sum(given, axis=0), np.int64)
 
     def _open(self, place: Place, tensor: Tensor, total: Integers) -> None:
-        silos = len(self.learners)
-        solver = sorted(self.learners)[place.round % silos]
-        solution = None
-        if tensor is Tensor.HEADS:
-            solution = self.learners[solver].solve(total, place, self.models[solver], silos)
+        solution = self._solution(place, total) if tensor is Tensor.HEADS else None
         for silo, learner in self.learners.items():
-            learner.check_sum(tensor, total, place, silos)
-            opened = learner.open(tensor, total, place, self.models[silo], silos)
+            learner.check_sum(tensor, total, place, self.silos)
+            opened = learner.open(tensor, total, place, self.models[silo], self.silos)
             self.models[silo] = opened.model
             if opened.results is not None:
                 self.results[silo] = opened.results
+            assert (opened.unsolved is None) == (solution is None)
             if solution is not None:
-                self.models[silo] = learner.adopt(solution, total, place, opened.model, silos)
+                self.models[silo] = learner.adopt(solution, total, place, opened.model, self.silos)
+
+    def _solution(self, place: Place, total: Integers) -> Integers:
+        solver = sorted(self.learners)[place.round % len(self.learners)]
+        return self.learners[solver].solve(total, place, self.models[solver], self.silos)

@@ -1,4 +1,8 @@
-"""A federation of real processes on loopback, any of which may be killed at a chosen durable write and begin again."""
+"""A federation of real processes on loopback, to each of which something may be done, and which begins again.
+
+A party that is killed at a durable write begins again at once. A silo that is killed at a task comes back when the
+others have gone on without it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ import pickle
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
 
@@ -26,39 +32,44 @@ from protos.status import StudyStatus
 from silo_agent.learning.personal.process import wanted_round
 from silo_agent.storage.approvals import approve
 from silo_agent.storage.folders import StateFolder, StudyFolder
-from support import party_process
+from support import moving_clock, party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
+from support.party_process import Doom
 from support.small_cohort import policy_document, write_sites, write_yaml
 from support.spoiling import Spoiling
-from support.starving import Starving
 from support.task_points import TaskCrash
 
+T = TypeVar("T")
 HUB = "hub"
 SECONDS = 600.0
 """Longer than any machine is busy: nothing that comes at all is waited for in vain."""
 
 
 @dataclass
-class CrashFederation:
-    """One study; `doomed` says who is killed once, and when."""
+class PartyFederation:
+    """One study; `doomed` says to whom what is done, and when."""
 
     root: Path
     study: Study
     credentials: Mapping[str, Path]
     """Folders with certificate, key and authority, by party: `credentials_of`."""
-    doomed: Mapping[str, Crash | Starving] = field(default_factory=dict)
+    doomed: Mapping[str, Doom] = field(default_factory=dict)
     apart: Mapping[str, Crash | None] = field(default_factory=dict)
     """Agents that have a process train their personal model; such a process may be doomed, and its agent with it."""
     killed: set[str] = field(default_factory=set)
     """Who was killed and has begun again."""
+    given_time: set[str] = field(default_factory=set)
+    """Who has been waited for as long as the study allows, by the coordinator's clock."""
+    metrics: str = ""
+    """What the coordinator showed when all agents had ended, unless it was killed."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def run(self) -> StudyStatus:
         """The whole study: whoever is killed begins again at once. Returns its last status."""
         self._prepare()
         for name in (HUB, *self.study.silos):
-            self._start(name, self.doomed.get(name))
+            self._start(name)
         try:
             self._begin_study()
             return self._follow()
@@ -99,6 +110,36 @@ class CrashFederation:
         path = self.root / name / "log.jsonl"
         return f"--- {name}\n" + "\n".join(path.read_text().splitlines()[-15:] if path.exists() else [])
 
+    def entries(self, name: str, event: str) -> list[dict[str, Any]]:
+        """What a party logged under a name."""
+        lines = (self.root / name / "log.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [entry for entry in found if entry.get("event") == event]
+
+    def given_up(self, silo: str) -> bool:
+        """Whether the coordinator goes on without it, or has ended the attempt."""
+        aside = any(silo in entry["silos"] for entry in self.entries(HUB, "silos set aside"))
+        return aside or any(entry["outcome"] == "aborted" for entry in self.entries(HUB, "attempt over"))
+
+    def operate(self, call: Callable[[Operator], T]) -> T:
+        """Have the operator do something."""
+        operator = Operator(OperatorConfig.load(self.root / "operator" / "operator.yaml"))
+        try:
+            return call(operator)
+        finally:
+            operator.close()
+
+    def status(self) -> StudyStatus:
+        """The study's, as the operator sees it."""
+        return self.operate(lambda operator: operator.status(self.study.digest))
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait for something, longer than any machine is busy."""
+        end = time.monotonic() + SECONDS
+        while not until():
+            assert time.monotonic() < end, "\n".join(map(self.log, (HUB, *self.study.silos)))
+            time.sleep(0.05)
+
     # --- inside ---------------------------------------------------------------------------------------------------
     def _prepare(self) -> None:
         with socket.socket() as free:
@@ -137,9 +178,11 @@ class CrashFederation:
         """The text of a silo's policy."""
         return yaml.safe_dump(policy_document(data_set_of(silo)))
 
-    def _start(self, name: str, crash: Crash | TaskCrash | Starving | Spoiling | None = None) -> None:
-        party = "coordinator" if name == HUB else "silo"
-        self.processes[name] = party_process.start(party, self.root / name, crash)
+    def _start(self, name: str) -> None:
+        """Start a party. Whoever was killed begins again unharmed; whoever is hostile stays so."""
+        party, doom = "coordinator" if name == HUB else "silo", self.doomed.get(name)
+        unharmed = name in self.processes and not isinstance(doom, Spoiling)
+        self.processes[name] = party_process.start(party, self.root / name, None if unharmed else doom)
 
     def _begin_study(self) -> None:
         """The operator tries until the coordinator, which may die meanwhile, has done it."""
@@ -150,9 +193,8 @@ class CrashFederation:
         end = time.monotonic() + SECONDS
         while True:
             self._revive()
-            operator = self._operator()
             try:
-                call(operator)
+                self.operate(call)
             except OperatorError as error:
                 if done in str(error):
                     return
@@ -161,8 +203,6 @@ class CrashFederation:
                 time.sleep(0.1)
             else:
                 return
-            finally:
-                operator.close()
 
     def _follow(self) -> StudyStatus:
         end = time.monotonic() + SECONDS
@@ -176,11 +216,11 @@ class CrashFederation:
         for silo in self.study.silos:
             code = self._exit_code(silo)
             assert code == 0, f"{silo} ended with {code}\n{self.log(silo)}"
-        operator = self._operator()
-        try:
-            return operator.status(self.study.digest)
-        finally:
-            operator.close()
+        if HUB not in self.killed:
+            port = self.entries(HUB, "serving")[0]["metrics_port"]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as page:
+                self.metrics = page.read().decode()
+        return self.status()
 
     def _is_idle(self, silo: str) -> bool:
         """Whether an agent began again when its study was over, and has nothing left to train."""
@@ -189,13 +229,31 @@ class CrashFederation:
         return -1 < said.find('"study over"') < said.rfind('"agent starts"') and not wanted_round(folder)
 
     def _revive(self) -> bool:
-        """Start again whoever was killed as planned; whether anybody was."""
+        """Start again whoever was killed as planned, at once or when it is due; whether anybody was."""
         doomed = {*self.doomed, *(name for name, crash in self.apart.items() if crash)} - self.killed
         fallen = {name for name in doomed if self._exit_code(name) == -9}  # SIGKILL
         for name in fallen:
-            self.killed.add(name)
-            self._start(name)
+            if not isinstance(self.doomed.get(name), TaskCrash):
+                self.killed.add(name)
+                self._start(name)
+            elif self.given_up(name):
+                self.killed.add(name)
+                self._bring_back(name)
+            elif name not in self.given_time and self.status().waiting_for == (name,):
+                self.given_time.add(name)
+                moving_clock.jump(self.processes[HUB].pid)
         return bool(fallen)
+
+    def _bring_back(self, silo: str) -> None:
+        """Short rounds might be over before a process has started: the study stands still meanwhile."""
+        try:
+            self.operate(lambda operator: operator.pause(self.study.digest))
+        except OperatorError:
+            self._start(silo)  # the study is over
+        else:
+            self._start(silo)
+            self.wait(lambda: "away" not in {member.state for member in self.status().members})
+            self.operate(lambda operator: operator.resume(self.study.digest))
 
     def _exit_code(self, name: str) -> int | None:
         return self.processes[name].poll()
@@ -207,9 +265,6 @@ class CrashFederation:
             if time.monotonic() > end:
                 self.processes[name].kill()
             time.sleep(0.02)
-
-    def _operator(self) -> Operator:
-        return Operator(OperatorConfig.load(self.root / "operator" / "operator.yaml"))
 
 
 def credentials_of(authority: Authority, study: Study) -> dict[str, Path]:

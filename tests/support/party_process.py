@@ -1,6 +1,6 @@
-"""What a process of the crash tests runs: a coordinator or a silo, from their own configurations.
+"""What a process of `support.party_federation` runs: a coordinator or a silo, from their own configurations.
 
-Called as `python -m support.party_process coordinator|silo FOLDER CRASH`; the crash is pickled, in hexadecimal digits.
+Called as `python -m support.party_process coordinator|silo FOLDER DOOM`; the doom is pickled, in hexadecimal digits.
 A silo trains its personal model itself. If it is told to (`APART`), it has that done by a process of its own, as every
 agent does: `python -m support.party_process personal FOLDER CRASH JOB`.
 """
@@ -39,6 +39,8 @@ from support.spoiling import Spoiling
 from support.starving import Starving
 from support.task_points import TaskCrash
 
+Doom = Crash | TaskCrash | Starving | Spoiling
+"""What is done to a process: it is killed at a durable write or at a task, has no files for a while, or is hostile."""
 PATIENCE = "patience"
 """File beside the coordinator's configuration: seconds until a second silo is asked to cosign a ledger."""
 APART = "apart"
@@ -48,21 +50,21 @@ PERSONAL_WRITES = "personal-writes"
 """File beside an agent's configuration: the durable writes of that process."""
 
 
-def _begin(folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) -> None:
+def _begin(folder: Path, doom: Doom | None) -> None:
     log = os.open(folder / "log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
     structlog.reset_defaults()
     logs.configure()
-    if not isinstance(crash, Starving):  # its notes would be what cannot be opened
-        CrashPoints(folder / "writes", crash if isinstance(crash, Crash) else None).install()
-    if isinstance(crash, (TaskCrash, Starving, Spoiling)):
-        crash.install()
+    if not isinstance(doom, Starving):  # its notes would be what cannot be opened
+        CrashPoints(folder / "writes", doom if isinstance(doom, Crash) else None).install()
+    if doom is not None and not isinstance(doom, Crash):
+        doom.install()
 
 
-def coordinator(folder: Path, crash: Crash | Starving | None) -> None:
-    _begin(folder, crash)
+def coordinator(folder: Path, doom: Doom | None) -> None:
+    _begin(folder, doom)
     moving_clock.install()
     patience = folder / PATIENCE
     if patience.exists():
@@ -75,8 +77,8 @@ def coordinator(folder: Path, crash: Crash | Starving | None) -> None:
     server.close()
 
 
-def silo(folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) -> None:
-    _begin(folder, crash)
+def silo(folder: Path, doom: Doom | None) -> None:
+    _begin(folder, doom)
     entropy = PlacedEntropy(folder.name)
     Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
         Learner.contribution, lambda _, tensor, place, *__: f"{tensor} {place}"
@@ -148,9 +150,9 @@ def _start_personal(folder: Path, job: Job) -> subprocess.Popen[bytes]:
     return process
 
 
-def start(party: str, folder: Path, crash: Crash | TaskCrash | Starving | Spoiling | None) -> subprocess.Popen[bytes]:
+def start(party: str, folder: Path, doom: Doom | None) -> subprocess.Popen[bytes]:
     """Start one as a process of its own, which dies where it is told to."""
-    command = [sys.executable, "-m", "support.party_process", party, str(folder), pickle.dumps(crash).hex()]
+    command = [sys.executable, "-m", "support.party_process", party, str(folder), pickle.dumps(doom).hex()]
     return ForkedPopen(command, stdin=subprocess.DEVNULL)
 
 
