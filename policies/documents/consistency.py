@@ -617,15 +617,15 @@ def _sealed_steps(study: StudyFields) -> Iterator[BrokenRule]:
 
 
 def _noise(study: StudyFields) -> Iterator[BrokenRule]:
-    heads = study.heads
     noises = {
-        "heads.pooled_noise": heads.pooled_noise,
-        "heads.domain_noise": heads.domain_noise,
-        **({} if heads.calibration == "none" else {"heads.calibration_noise": heads.calibration_noise}),
-        "encoder.noise": study.encoder.noise,
-        "evaluation.noise": study.evaluation.noise,
-        "privacy.count_noise": study.privacy.count_noise,
+        f"{section}.{name}": noise
+        for section, part in study
+        if isinstance(part, BaseModel)
+        for name, noise in part
+        if name.endswith("noise")
     }
+    if study.heads.calibration == "none":
+        del noises["heads.calibration_noise"]
     odd = {field: noise for field, noise in noises.items() if (noise == 0) != (study.privacy.mode == "none")}
     yield from _if(
         bool(odd),

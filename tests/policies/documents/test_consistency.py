@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from crypto.rings.rings import ring_of
 from policies.documents.document import DocumentError
@@ -461,7 +463,11 @@ def test_one_fault_is_told_as_one(changes, told, make_study):
 
 
 def test_all_noises_that_do_not_fit_the_mode_are_told_at_once(make_study):
-    with pytest.raises(
-        ValidationError, match=r"heads\.pooled_noise is 0, evaluation\.noise is 0; noise must be 0 in all"
-    ):
-        make_study({"heads.pooled_noise": 0, "evaluation.noise": 0})
+    noises = ["heads.pooled_noise", "heads.domain_noise", "heads.calibration_noise", "encoder.noise"]
+    noises += ["evaluation.noise", "privacy.count_noise"]
+    named = [f"{part}.{name}" for part, section in make_study(CALIBRATED) if isinstance(section, BaseModel)
+             for name in type(section).model_fields if "noise" in name]  # fmt: skip
+    assert noises == named, "every noise of a study has its rule"
+    told = re.escape(", ".join(f"{noise} is 0" for noise in noises) + "; noise must be 0 in all")
+    with pytest.raises(ValidationError, match=told):
+        make_study(CALIBRATED | dict.fromkeys(noises, 0))
