@@ -26,12 +26,11 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 demo: $(VENV)/.installed ## A whole private study on this machine; STUDY=folder DATA=folder for real data.
 	$(BIN)/python -m deploy.demo --study $(STUDY) --out $(OUT) --seed $(SEED) $(if $(DATA),--data $(DATA))
 
-# A worker that has nothing left takes tests from another's end, because the longest stand together.
 test: $(VENV)/.installed ## All that a change could commonly break; ten minutes. Properties draw from a fixed seed.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations=25
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --durations=25
 
 test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow or hypothesis" --hypothesis-profile=random --durations=25
+	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile=random --durations=25
 
 every-state: $(VENV)/.installed ## All states of a sealed sum and of a round of four and five silos.
 	FEDWARD_EVERY_STATE=1 $(BIN)/python -m pytest -s -n $(WORKERS) tests/simulation/test_every_state.py

@@ -114,7 +114,7 @@ def federate(quick_path, quick_folders, enrolled, hub):
 
     yield gather
     for silo in opened:
-        silo.close()
+        silo.die()
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_a_study_that_cannot_be_accounted_for_is_refused_by_name_and_counted(fed
     coordinator, silos = federation
     wanted = canonical_json(tiny_document(**changes)).encode()
     place = Place(hashlib.sha256(wanted).hexdigest(), 0, 1)
-    coordinator.canonical[place.study] = wanted
+    coordinator.studies[place.study] = wanted
     answered, why = refusal(coordinator, "north", place)
     assert answered == reason
     assert why.startswith(f"{field}: ")
@@ -253,7 +253,7 @@ def modules_built(monkeypatch):
 def test_the_policy_is_asked_before_anything_of_a_study_is_built(federation, modules_built, changes, reason):
     coordinator, silos = federation
     wanted = Study.model_validate(tiny_document(**changes), context=STORED)
-    coordinator.canonical[wanted.digest] = wanted.canonical()
+    coordinator.studies[wanted.digest] = wanted.canonical()
     answered, _ = refusal(coordinator, "north", Place(wanted.digest, 0, 1))
     assert (answered, modules_built) == (reason, [])
     assert silos["north"].state.studies() == []
@@ -354,7 +354,7 @@ def test_a_file_that_is_gone_in_the_middle_is_not_missed(federation):
 def test_a_study_that_is_not_what_its_digest_names_is_refused(federation):
     coordinator, silos = federation
     digest = coordinator.study.digest
-    coordinator.canonical[digest] = tiny_study(purpose="something else").canonical()
+    coordinator.studies[digest] = tiny_study(purpose="something else").canonical()
     reason, why = refusal(coordinator, "north", coordinator.place(0))
     assert (reason, why) == ("value", "see the log of this silo's agent")
     assert silos["north"].state.studies() == []
@@ -620,11 +620,11 @@ def test_the_training_log_lists_what_was_charged(federation):
 def test_two_studies_at_once_do_not_take_each_others_bytes(federation):
     coordinator, silos = federation
     other = tiny_study(purpose="another question")
-    coordinator.canonical[other.digest] = other.canonical()
+    coordinator.studies[other.digest] = other.canonical()
     place, roster = coordinator.begin(0)
     coordinator.gather(place, roster, Tensor.COUNTS)
     sent = dict(silos["north"].client.uploads)
-    shared = (coordinator.agents, coordinator.clients, coordinator.canonical, coordinator.content)
+    shared = (coordinator.agents, coordinator.clients, coordinator.studies, coordinator.content)
     twin = LocalCoordinator(other, coordinator.hub, *shared)
     twin.run_round(0)
     twin.offer(Place(other.digest, 1, 1))
@@ -865,10 +865,10 @@ def test_a_round_is_cosigned_once_for_its_attempt(federation):
 
 def put_back(silo, older):
     """The ledger and all beside it are what they were before."""
-    silo.close()
+    silo.die()
     (silo.folder / "ledger.sqlite3.countersigned.json").unlink()
     (silo.folder / "ledger.sqlite3").write_bytes(older)
-    silo.start()
+    silo.restart()
 
 
 def test_an_agent_whose_ledger_was_put_back_does_not_begin_to_work(federation):
@@ -882,9 +882,9 @@ def test_an_agent_whose_ledger_was_put_back_does_not_begin_to_work(federation):
     silo.client.work.clear()
     with pytest.raises(LedgerRolledBackError, match="an older copy was put in its place"):
         silo.agent.run(threading.Event())
-    silo.close()
+    silo.die()
     with pytest.raises(LedgerRolledBackError):
-        silo.start()
+        silo.restart()
 
 
 def test_a_study_is_refused_by_name_where_others_know_more_of_the_ledger(federation):
@@ -895,7 +895,7 @@ def test_a_study_is_refused_by_name_where_others_know_more_of_the_ledger(federat
     put_back(silo, older)
     silo.client.told = [witnessed(silo.client.stated[-1][1], silos["south"].credential)]
     other = tiny_study(purpose="another question")
-    coordinator.canonical[other.digest] = other.canonical()
+    coordinator.studies[other.digest] = other.canonical()
     coordinator.ask("north", Work(Task.DECIDE, Place(other.digest, 0, 1)))
     assert silo.client.answers[-1].refusal == "ledger_rolled_back"
     coordinator.ask("north", Work(Task.DECIDE, coordinator.place(1)))

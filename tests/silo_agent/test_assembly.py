@@ -91,7 +91,7 @@ def test_an_agent_from_its_configuration_takes_a_seat_with_its_certificates_name
 
 def test_a_study_that_the_configuration_gives_no_file_for_is_refused(config, coordinator):
     study = tiny_study(name="other")
-    coordinator.canonical[study.digest] = study.canonical()
+    coordinator.studies[study.digest] = study.canonical()
     client = coordinator.clients["north"]
     client.work.append(Work(Task.DECIDE, LocalCoordinator(study).place(0)))
     run_agent(config)
@@ -100,7 +100,7 @@ def test_a_study_that_the_configuration_gives_no_file_for_is_refused(config, coo
 
 def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator, quick_path):
     other = tiny_study(name="other")
-    coordinator.canonical[other.digest] = other.canonical()
+    coordinator.studies[other.digest] = other.canonical()
     both = config.model_copy(update={"data": {**config.data, "other": quick_path / "gone.csv"}})
     client = coordinator.clients["north"]
     approve(StateFolder(config.state), other, "other", NOW)
@@ -158,7 +158,7 @@ def test_an_agent_that_cannot_tell_who_has_withdrawn_does_not_start(config, coor
 def test_a_study_begins_once_somebody_approves_its_text_and_never_by_its_name(config, coordinator):
     """Its name is that of an approved study, and that of data in agent.yaml."""
     study = tiny_study(purpose="Another study of the same name.")
-    coordinator.canonical[study.digest] = study.canonical()
+    coordinator.studies[study.digest] = study.canonical()
     client, place = coordinator.clients["north"], LocalCoordinator(study).place(0)
     client.work.append(Work(Task.DECIDE, place))
     run_agent(config)
@@ -174,7 +174,7 @@ def test_a_study_begins_once_somebody_approves_its_text_and_never_by_its_name(co
 
 def test_the_text_of_a_study_that_the_policy_refuses_is_kept_for_people(config, coordinator):
     study = tiny_study(name="greedy", silos=["south", "west", "east"])
-    coordinator.canonical[study.digest] = study.canonical()
+    coordinator.studies[study.digest] = study.canonical()
     client = coordinator.clients["north"]
     client.work.append(Work(Task.DECIDE, LocalCoordinator(study).place(0)))
     run_agent(config)
@@ -226,7 +226,7 @@ def test_a_study_that_version_06_began_goes_on_and_a_name_that_it_approved_gives
     state = State(config.state)
     state.add_study(coordinator.study.digest, coordinator.study.canonical())
     state.close()
-    coordinator.canonical[later.digest] = later.canonical()
+    coordinator.studies[later.digest] = later.canonical()
     client = coordinator.clients["north"]
     client.work.extend([Work(Task.DECIDE, coordinator.place(0)), Work(Task.DECIDE, LocalCoordinator(later).place(0))])
     run_agent(config)

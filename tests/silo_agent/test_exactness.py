@@ -202,7 +202,7 @@ class Hub:
         self.stop.set()
         for silo in self.silos.values():
             silo.client.close()
-            silo.close()
+            silo.die()
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def recorded(request, federate):
 def hostile_to(recorded, hub, seed, polls):
     coordinator, silos, works = recorded
     after = tiny_study(name="after")
-    coordinator.canonical[after.digest] = after.canonical()
+    coordinator.studies[after.digest] = after.canonical()
     last = Work(Task.DECIDE, Place(after.digest, 0, 1))
     return HostileCoordinator(coordinator, hub, works, Random(seed), polls, last, silos["north"].credential)  # noqa: S311
 

@@ -161,9 +161,9 @@ def test_a_silo_whose_folder_is_put_back_without_the_ledger_says_nothing_more_in
     first, tensor = coordinator.place(1), Tensor.HEADS
     if until is not Task.EXCHANGE:  # at the offer, the folder is older by a whole attempt
         first, roster = coordinator.begin(1)
-    north.close()
+    north.die()
     older = shutil.copytree(north.folder / "state", north.folder / "older")
-    north.start()
+    north.restart()
     if until is Task.EXCHANGE:
         first, roster = coordinator.begin(1)
     coordinator.gather(first, roster, tensor)
@@ -172,10 +172,10 @@ def test_a_silo_whose_folder_is_put_back_without_the_ledger_says_nothing_more_in
     if until is Task.REVEAL:
         coordinator.reveal(first, roster, tensor)
     before, uploads = north.charges, dict(north.client.uploads)
-    north.close()
+    north.die()
     shutil.rmtree(north.folder / "state")
     older.rename(north.folder / "state")
-    north.start()
+    north.restart()
     if until is not Task.EXCHANGE:
         coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, first, roster, tensor))
         assert coordinator.said("north").dispute == "state_rolled_back"
@@ -198,16 +198,16 @@ def test_a_silo_whose_folder_is_put_back_shares_no_second_secrets_in_the_attempt
     place = coordinator.place(1)
     roster = coordinator.offer(place)
     coordinator.deal(place, roster)
-    north.close()
+    north.die()
     older = shutil.copytree(north.folder / "state", north.folder / "older")
-    north.start()
+    north.restart()
     coordinator.exchange(place, roster)
     coordinator.gather(place, roster, Tensor.HEADS)
     shared = dict(north.client.uploads)
-    north.close()
+    north.die()
     shutil.rmtree(north.folder / "state")
     older.rename(north.folder / "state")
-    north.start()
+    north.restart()
     coordinator.ask("north", coordinator.work(Task.EXCHANGE, place, roster))
     assert coordinator.said("north").dispute == "state_rolled_back"
     assert north.client.uploads == shared

@@ -16,9 +16,9 @@ from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from protos.messages import Tensor
 from protos.steps import Task
+from support.contents import read_frames
 from support.memory import WINDOW, encodings, search
 from support.simulated_attacker import Attacker, WeakMasks, polynomial, raw_slots, session_of, solved_key
-from support.simulated_coordinator import read_frames
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 from support.simulated_witness import plain
 

@@ -205,7 +205,7 @@ class Hostile(Disturbed):
             if not silo.up:
                 continue
             for number in range(plan(study).last + 1):
-                charged = silo._gate.ledger.charged(study.digest, number)
+                charged = silo.gate.ledger.charged(study.digest, number)
                 spoilt = {place.attempt for place, _, _ in self.witness.proven() if place.round == number}
                 anew = 0
                 for release in plan(study).round(number):
@@ -289,7 +289,7 @@ class Hostile(Disturbed):
             at > 1
             for silo in self.honest
             for n in range(4)
-            for _, at in silo._gate.ledger.charged(self.federation.study.digest, n)
+            for _, at in silo.gate.ledger.charged(self.federation.study.digest, n)
         )
 
 

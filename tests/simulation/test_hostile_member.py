@@ -53,7 +53,7 @@ class Run:
         return progress
 
     def attempts_charged(self, silo, number, tensor):
-        return [at for (of, at) in self.federation.silos[silo]._gate.ledger.charged(self.study, number) if of == tensor]
+        return [at for (of, at) in self.federation.silos[silo].gate.ledger.charged(self.study, number) if of == tensor]
 
     @property
     def study(self):

@@ -71,7 +71,7 @@ def test_folder_and_ledger_put_back_together_are_known_from_the_silos_own_word(r
     assert dispute.explanation in {SENTENCE.format(name) for name in NAMES[:4] if name != LOST}
     assert dispute.culprit == ""
     at = dispute.place
-    assert run.silo._gate.ledger.charged(run.study.digest, at.round) == {}, "nothing is charged in that round"
+    assert run.silo.gate.ledger.charged(run.study.digest, at.round) == {}, "nothing is charged in that round"
     (told,) = [one for one in run.silo.logs if one["event"] == "older than what a peer last saw"]
     assert told["seen"] >= told["own"]
     before = len(run.silo.heard)

@@ -83,7 +83,7 @@ class HostileCoordinator:
 
     def _getstudy(self, first: bytes, _: Iterator[bytes]) -> Iterator[Message]:
         wanted = silo_pb2.GetStudyRequest.FromString(first).study
-        yield silo_pb2.GetStudyReply(canonical=self.honest.canonical.get(wanted, b"{}"))
+        yield silo_pb2.GetStudyReply(canonical=self.honest.studies.get(wanted, b"{}"))
 
     def _poll(self, *_: object) -> Iterator[Message]:
         self.polls -= 1

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import structlog
 from structlog.testing import capture_logs
 
 from crypto.pki.certificates import Credential
-from crypto.rings.rings import ring_of
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
@@ -37,18 +36,23 @@ from protos.messages import (
     note_slot,
 )
 from protos.steps import SUM, Note, Task
-from silo_agent.agent import Agent
 from silo_agent.protocol.client import AskedToStop
-from support.contents import digest_of, listed
-from support.cosigners import witnessed
+from support.agents import Line
+from support.contents import add_up, digest_of
 from support.steps import ADDED, SUMMED
 
 log = structlog.get_logger()
 
 
+class Stepping(Protocol):
+    """An agent, or whoever has one: it asks for work and does it."""
+
+    def step(self) -> object: ...
+
+
 @dataclass
-class LocalClient:
-    """One silo's connection: what `Client` is to an agent."""
+class LocalClient(Line):
+    """One silo's line, and all that went over it."""
 
     coordinator: LocalCoordinator
     silo: str
@@ -70,39 +74,33 @@ class LocalClient:
 
     def study(self, digest: str) -> bytes:
         self.calls.append("study")
-        return self.coordinator.canonical[digest]
+        return super().study(digest)
 
     def poll(self) -> Work:
-        return self.work.popleft() if self.work else Work(Task.WAIT)
+        return self.coordinator.poll(self.silo, "")
 
     def answer(self, answer: Answer) -> None:
         self.calls.append("answer")
-        self.answers.append(answer)
+        super().answer(answer)
 
     def confirm(self, confirm: Confirm) -> None:
         self.calls.append(f"confirm {confirm.task}")
-        self.confirms.append(confirm)
+        super().confirm(confirm)
 
-    def sign(self, message: bytes) -> bytes:
-        assert self.signer is not None
-        return self.signer.sign(message)
-
-    def signed(self, checkpoint: bytes) -> SignedCheckpoint:
-        assert self.signer is not None
-        return SignedCheckpoint(checkpoint, self.signer.certificate_pem, self.signer.sign(checkpoint))
+    def cosigners(self) -> tuple[Credential, Credential]:
+        """The coordinator, and the next silo that is connected."""
+        hub, others = self.coordinator.hub, self.coordinator.clients
+        assert hub is not None
+        return hub, next(c.signer for name, c in others.items() if name != self.silo and c.signer is not None)
 
     def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
         self.calls.append("cosigned")
         return tuple(self.told)
 
-    def cosign(self, place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
-        """The coordinator signs, and the next silo that is connected."""
+    def cosign(self, place: Place, stated: SignedCheckpoint, before: CosignedCheckpoint | None = None) -> Cosigned:
         self.calls.append("cosign")
         self.stated.append((place, stated))
-        hub, others = self.coordinator.hub, self.coordinator.clients
-        assert hub is not None
-        peer = next(c.signer for name, c in others.items() if name != self.silo and c.signer is not None)
-        return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
+        return super().cosign(place, stated, before)
 
     def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
         raise AskedToStop
@@ -111,18 +109,16 @@ class LocalClient:
         if self.on_upload is not None:
             self.on_upload(header)
         self.calls.append(f"upload {header.slot}")
-        data = content.read_bytes()
-        assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
-        self.headers.append(header)
-        self.uploads[header.place, header.slot] = data
+        super().upload(header, content, chunks)
 
     def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
-        slot = f"sum-{tensor}" if part.kind == SUM else note_slot(part.kind, tensor)
-        self.calls.append(f"download {slot}")
-        data = self.coordinator.content[place, slot, part.silo]
-        assert (len(data), digest_of(data)) == (part.size, part.sha256)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        self.calls.append(f"download {slot_of(tensor, part)}")
+        super().download(place, tensor, part, target)
+
+
+def slot_of(tensor: Tensor | None, part: Part) -> str:
+    """Where a part lies."""
+    return f"sum-{tensor}" if part.kind == SUM else note_slot(part.kind, tensor)
 
 
 @dataclass
@@ -132,9 +128,10 @@ class LocalCoordinator:
     study: Study
     hub: Credential | None = None
     """With it the coordinator cosigns."""
-    agents: dict[str, Agent] = field(default_factory=dict)
+    agents: dict[str, Stepping] = field(default_factory=dict)
     clients: dict[str, LocalClient] = field(default_factory=dict)
-    canonical: dict[str, bytes] = field(default_factory=dict)
+    studies: dict[str, bytes] = field(default_factory=dict)
+    """Canonical bytes, by digest."""
     content: dict[tuple[Place, str, str], bytes] = field(default_factory=dict)
     """What can be fetched: place, slot, whose (nobody's for a sum)."""
     participants: tuple[str, ...] = ()
@@ -150,8 +147,30 @@ class LocalCoordinator:
     logged: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.canonical[self.study.digest] = self.study.canonical()
+        self.studies[self.study.digest] = self.study.canonical()
 
+    # --- what silos call -----------------------------------------------------------------------------------------
+    def canonical(self, digest: str) -> bytes:
+        return self.studies[digest]
+
+    def poll(self, silo: str, _session: str) -> Work:
+        work = self.clients[silo].work
+        return work.popleft() if work else Work(Task.WAIT)
+
+    def answer(self, answer: Answer, silo: str) -> None:
+        self.clients[silo].answers.append(answer)
+
+    def confirm(self, silo: str, confirm: Confirm) -> None:
+        self.clients[silo].confirms.append(confirm)
+
+    def upload(self, header: UploadHeader, content: bytes, _signature: bytes) -> None:
+        self.clients[header.silo].headers.append(header)
+        self.clients[header.silo].uploads[header.place, header.slot] = content
+
+    def download(self, _silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:
+        return self.content[place, slot_of(tensor, part), part.silo]
+
+    # --- what tests have it do -----------------------------------------------------------------------------------
     def connect(self, silo: str) -> LocalClient:
         """The silo's connection; one that begins again finds what was said before."""
         return self.clients.setdefault(silo, LocalClient(self, silo))
@@ -319,15 +338,8 @@ class LocalCoordinator:
         self.add(place, tensor, [self.clients[silo].uploads[place, str(tensor)] for silo in self.survivors])
 
     def add(self, place: Place, tensor: Tensor, given: list[bytes]) -> None:
-        """Sum uploads, frame by frame."""
-        ring = ring_of(plan(self.study).ring(tensor))
-        frames = []
-        for begin in range(0, len(given[0]), ring.frame_bytes):
-            total = ring.read(given[0][begin : begin + ring.frame_bytes])
-            for content in given[1:]:
-                ring.add(total, ring.read(content[begin : begin + ring.frame_bytes]))
-            frames.append(ring.write(total))
-        self.content[place, f"sum-{tensor}", ""] = b"".join(frames)
+        """Sum uploads."""
+        self.content[place, f"sum-{tensor}", ""] = add_up(plan(self.study).ring(tensor), given)
 
     def sign(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> None:
         """Have the survivors sign who they are."""

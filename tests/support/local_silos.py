@@ -1,4 +1,4 @@
-"""A hospital in the test's own process: folders that stay, and a real agent that may die and begin again."""
+"""Agents in the test's own process that learn from records and charge a ledger, as at a hospital."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from pathlib import Path
 
 import numpy as np
 
-from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
-from silo_agent.agent import Agent, UnknownDataError
+from silo_agent.agent import UnknownDataError
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.personal.process import train_up_to
-from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.rows import rows_of
+from support.agents import AgentSilo
 from support.certificates import data_set_of
-from support.local_coordinator import LocalCoordinator
+from support.local_coordinator import LocalClient, LocalCoordinator
 from support.local_federation import HOLDOUT, write_patients
 from support.small_cohort import policy_document, write_yaml
-from support.states import keyed
 from support.unjudged import approved
 
 SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
 EPSILONS = {"budget": {**policy_document()["budget"], "epsilon": 20.0}}
 
 
-class LocalSilo:
+class LocalSilo(AgentSilo):
     """One hospital of `support.studies.tiny_study`, connected to a coordinator."""
 
     def __init__(
@@ -47,7 +45,6 @@ class LocalSilo:
         **policy: object,
     ) -> None:
         self.folder, self.credential, self.coordinator = folder, credential, coordinator
-        self.name = credential.identity.name
         folder.mkdir(parents=True)
         rng = np.random.default_rng(sum(self.name.encode()))
         self.data = write_patients(folder / f"{self.name}.csv", rng, SLOPES, patients=40)
@@ -70,77 +67,55 @@ class LocalSilo:
                 public=public,
             ),
         )
-        self.start()
+        self.restart()
 
-    def start(self) -> None:
-        entropy, self.metrics = SystemEntropy(), AgentMetrics()
-        self.state = keyed(self.folder / "state")
-        self.gate = Gate(
-            self.credential,
-            self.policy,
-            self.folder / "ledger.sqlite3",
-            self.state,
-            self.metrics,
-            require_approved=approved,
+    @property
+    def home(self) -> Path:
+        return self.folder / "state"
+
+    def line(self) -> LocalClient:
+        client = self.coordinator.connect(self.name)
+        client.signer = self.credential
+        return client
+
+    def door(self) -> Gate:
+        ledger = self.folder / "ledger.sqlite3"
+        return Gate(self.credential, self.policy, ledger, self.state, self.metrics, require_approved=approved)
+
+    def learner(self, study: Study) -> Learner:
+        if study.name != "tiny":
+            msg = f"agent.yaml names no file for the study {study.name!r}"
+            raise UnknownDataError(msg)
+        return Learner(
+            study,
+            DataSet(self.data, Division(self.data_set, HOLDOUT, ("patient",))),
+            self.files(study.digest),
+            draws=FreshDraws(self.entropy),
+            device="cpu",
+            kept=rows_of(self.state.files.study(study.digest), self.credential, self.entropy),
         )
 
-        def learner(study: Study) -> Learner:
-            if study.name != "tiny":
-                msg = f"agent.yaml names no file for the study {study.name!r}"
-                raise UnknownDataError(msg)
-            folder = self.state.study_folder(study.digest)
-            return Learner(
-                study,
-                DataSet(self.data, Division(self.data_set, HOLDOUT, ("patient",))),
-                folder,
-                draws=FreshDraws(entropy),
-                device="cpu",
-                kept=rows_of(self.state.files.study(study.digest), self.credential, entropy),
-            )
+    def opened(self, study: str) -> Session:
+        begun = self.state.attempt(study) is not None
+        return Session.open(study, self.credential, self.entropy, self.files(study), begun=begun)
 
-        def personal(study: Study, round_number: int) -> None:
-            """What the process beside the agent does, at once."""
-            with suppress(Exception):
-                learner = self.agent._running[study.digest].learner
-                folder = StudyFolder(self.state.study_folder(study.digest))
-                train_up_to(folder, round_number, lambda: learner.cohort("training"), entropy=entropy)
-
-        self.client = self.coordinator.connect(self.name)
-        self.client.signer = self.credential
-        self.agent = Agent(
-            self.client,  # type: ignore[arg-type]  # it stands where the client stands
-            self.gate,
-            self.state,
-            self.metrics,
-            learners=learner,
-            sessions=lambda study: Session.open(
-                study,
-                self.credential,
-                entropy,
-                self.state.study_folder(study),
-                begun=self.state.attempt(study) is not None,
-            ),
-            personal=personal,
-            entropy=entropy,
-            session="0" * 32,
-        )
-        self.coordinator.agents[self.name] = self.agent
+    def personal(self, study: Study, round_number: int) -> None:
+        with suppress(Exception):
+            learner = self.agent._running[study.digest].learner
+            folder = StudyFolder(self.files(study.digest))
+            train_up_to(folder, round_number, lambda: learner.cohort("training"), entropy=self.entropy)
 
     def restart(self) -> None:
-        self.close()
-        self.start()
+        super().restart()
+        self.coordinator.agents[self.name] = self.agent
 
     def session_lost(self) -> None:
         """Begin again without the keys."""
-        Session.forget(self.state.study_folder(self.coordinator.study.digest))
+        Session.forget(self.files(self.coordinator.study.digest))
         self.restart()
 
-    def close(self) -> None:
-        self.gate.close()
-        self.state.close()
-
     def model(self, number: int) -> Path:
-        return self.state.study_folder(self.coordinator.study.digest) / f"model-{number}.safetensors"
+        return self.files(self.coordinator.study.digest) / f"model-{number}.safetensors"
 
     @property
     def running(self) -> Running:

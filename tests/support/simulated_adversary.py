@@ -20,52 +20,14 @@ from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
-from protos.messages import Answer, Confirm, Member, Part, Place, Signature, Tensor, UploadHeader, Void, note_slot
-from protos.steps import SUM, Task
+from protos.messages import Member, Place, Signature, Tensor, Void
+from protos.steps import Task
 from support.local_coordinator import LocalCoordinator
 from support.simulated_silo import SimulatedSilo
 from support.simulated_witness import Witness, plain_sum
 
 COUNTS = Tensor.COUNTS
 SLOT = str(COUNTS)
-
-
-@dataclass
-class _Door:
-    """Where the agents of `simulated_silo` call: it hands everything on to the coordinator that drives them."""
-
-    driver: LocalCoordinator
-
-    @property
-    def study(self) -> Study:
-        return self.driver.study
-
-    def canonical(self) -> bytes:
-        return self.driver.study.canonical()
-
-    def answer(self, answer: Answer, silo: str) -> None:
-        self.driver.clients[silo].answers.append(answer)
-
-    def confirm(self, silo: str, confirm: Confirm) -> None:
-        self.driver.clients[silo].confirms.append(confirm)
-
-    def upload(self, header: UploadHeader, content: bytes, _signature: bytes) -> None:
-        self.driver.clients[header.silo].uploads[header.place, header.slot] = content
-
-    def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:
-        slot = f"sum-{tensor}" if part.kind == SUM else note_slot(part.kind, tensor)
-        return self.driver.content[place, slot, part.silo]
-
-
-@dataclass
-class _Turn:
-    """Hands the next piece of work to an agent, which may have begun again meanwhile."""
-
-    driver: LocalCoordinator
-    silo: SimulatedSilo
-
-    def step(self) -> None:
-        self.silo.step(again=self.driver.clients[self.silo.name].work.popleft())
 
 
 @dataclass
@@ -88,7 +50,7 @@ class Adversary:
 
     def __post_init__(self) -> None:
         self.driver = LocalCoordinator(self.study)
-        self.witness, door = Witness(self.study), _Door(self.driver)
+        self.witness = Witness(self.study)
         self.silos = {}
         for name in self.study.silos:
             self.driver.connect(name)
@@ -96,12 +58,12 @@ class Adversary:
             silo = SimulatedSilo(
                 self.folder / name,
                 self.credentials[name],
-                door,  # type: ignore[arg-type]  # it stands where the coordinator stands
+                self.driver,  # type: ignore[arg-type]  # it stands where the coordinator stands
                 self.witness,
                 cosigners=(self.hub, peer),
             )
             self.silos[name] = silo
-            self.driver.agents[name] = _Turn(self.driver, silo)  # type: ignore[assignment]
+            self.driver.agents[name] = silo
 
     def close(self) -> None:
         for silo in self.silos.values():

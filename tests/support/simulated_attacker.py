@@ -31,7 +31,7 @@ from policies.plan.release import plan as plan_of
 from protos.messages import Place, Tensor, Work, note_slot
 from protos.steps import Note, Task
 from silo_agent.protocol.session import Session
-from support.simulated_coordinator import read_frames
+from support.contents import read_frames
 from support.simulated_federation import SimulatedFederation
 
 Raw = NDArray[np.float64]

@@ -6,16 +6,13 @@ who is in a sum, with the help of a silo that signs whatever it is asked to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import grpc
-import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from numpy.typing import NDArray
 
 from coordinator.core import study as studies
 from coordinator.core.events import (
@@ -42,7 +39,6 @@ from crypto.canonical import canonical
 from crypto.errors import CryptoError, SignatureRefused
 from crypto.pki.certificates import Credential
 from crypto.pki.reading import parse_certificate
-from crypto.rings.rings import ring_of
 from crypto.secagg.agreement import Roster, RosterEntry
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from policies.documents.study import Study
@@ -51,7 +47,7 @@ from protos import record
 from protos.messages import RINGS, Answer, Confirm, Part, Place, Signature, Tensor, UploadHeader, Work
 from protos.steps import SUM, Note, Task
 from silo_agent.protocol.client import CallRefused
-from support.contents import digest_of
+from support.contents import add_up, digest_of, read_frames
 
 Slot = tuple[Place, str, str]
 """Place, slot, and whose content it is (`SUM_FILE` for the sum)."""
@@ -114,7 +110,7 @@ class SimulatedCoordinator:
         return self._bent(work_in(self.progress, silo, told=silo in self.told), silo)
 
     # --- what silos call -----------------------------------------------------------------------------------------
-    def canonical(self) -> bytes:
+    def canonical(self, _digest: str) -> bytes:
         return self.study.canonical()
 
     def poll(self, silo: str, session: str) -> Work:
@@ -284,18 +280,3 @@ class SimulatedCoordinator:
         total = add_up(plan(self.study).ring(effect.tensor), given)
         self.content[place, slot, SUM_FILE] = self.seen[place, slot, SUM_FILE] = total
         return Part(SUM, "", len(total), digest_of(total))
-
-
-def read_frames(kind: str, content: bytes) -> list[NDArray[np.unsignedinteger]]:
-    """The words of every frame. Raises `FrameError`."""
-    ring = ring_of(kind)
-    return [ring.read(content[begin : begin + ring.frame_bytes]) for begin in range(0, len(content), ring.frame_bytes)]
-
-
-def add_up(kind: str, contents: Sequence[bytes]) -> bytes:
-    """The sum of sealed contents."""
-    ring, total = ring_of(kind), read_frames(kind, contents[0])
-    for content in contents[1:]:
-        for words, addend in zip(total, read_frames(kind, content), strict=True):
-            ring.add(words, addend)
-    return b"".join(map(ring.write, total))

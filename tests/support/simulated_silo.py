@@ -36,11 +36,8 @@ from policies.plan import quorum
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
 from protos import codec
-from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
-from protos.chunks import ChunkList
-from protos.messages import RINGS, Answer, Confirm, Member, Part, Place, Tensor, UploadHeader, Work
+from protos.messages import RINGS, Answer, Confirm, Member, Place, Tensor, UploadHeader, Work
 from protos.steps import Task
-from silo_agent.agent import Agent
 from silo_agent.gate import Gate, Order
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Opened
@@ -51,13 +48,12 @@ from silo_agent.protocol.session import Session, session_name
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.state import State
+from support.agents import AgentSilo, Line
 from support.certificates import data_set_of
-from support.contents import digest_of, listed
-from support.cosigners import witnessed
-from support.simulated_coordinator import SimulatedCoordinator, add_up
+from support.contents import add_up, digest_of
+from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness
 from support.small_cohort import policy_document, write_yaml
-from support.states import keyed
 from support.unjudged import approved
 
 Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
@@ -69,86 +65,66 @@ class Crashed(BaseException):  # no error: nothing may catch it
     """The process dies here."""
 
 
-@dataclass
-class _Client:
-    """What `silo_agent.protocol.client.Client` is to an agent."""
+class _Client(Line):
+    """Its messages may be lost, late or doubled, and a hostile silo changes them. The witness sees them."""
 
-    silo: SimulatedSilo
-    fate: Fate = "arrives"
-
-    def study(self, digest: str) -> bytes:
-        return self.silo.coordinator.canonical()
+    def __init__(self, silo: SimulatedSilo) -> None:
+        self.own, self.silo, self.signer, self.coordinator = silo, silo.name, silo.credential, silo.coordinator
+        self.fate: Fate = "arrives"
 
     def poll(self) -> Work:
-        silo = self.silo
-        silo.work = silo.again or silo.coordinator.poll(silo.name, silo.session)
+        silo = self.own
+        silo.work = silo.again or self.coordinator.poll(silo.name, silo.session)
         if silo.again is None and silo.work.place is not None:
             silo.heard.append(silo.work)
         return silo.work
 
     def answer(self, answer: Answer) -> None:
-        answer = self.silo.offers(answer)
-        self.silo.witness.says(codec.to_wire(answer))
-        self._send(lambda: self.silo.coordinator.answer(answer, self.silo.name))
+        answer = self.own.offers(answer)
+        self.own.witness.says(codec.to_wire(answer))
+        self._send(lambda: super(_Client, self).answer(answer))
 
     def confirm(self, confirm: Confirm) -> None:
-        confirm = self.silo.says(confirm)
-        self.silo.witness.says(codec.to_wire(confirm))
+        confirm = self.own.says(confirm)
+        self.own.witness.says(codec.to_wire(confirm))
         if confirm.task is Task.SIGN and not confirm.dispute:
             assert confirm.tensor is not None
-            self.silo.witness.signs(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)
+            self.own.witness.signs(self.own.name, confirm.place, confirm.tensor, self.own.work.survivors)
         if confirm.task is Task.VOID and confirm.signature:
             assert confirm.tensor is not None
-            self.silo.witness.voids(self.silo.name, confirm.place, confirm.tensor)
+            self.own.witness.voids(self.own.name, confirm.place, confirm.tensor)
         if confirm.dispute:
-            self.silo.disputes.append(confirm)
+            self.own.disputes.append(confirm)
         if confirm.task is Task.RECOUNT and not confirm.dispute:
             assert confirm.tensor is not None
-            survivors, culprit = self.silo.work.survivors, confirm.culprit
-            self.silo.witness.refuses(self.silo.name, confirm.place, confirm.tensor, survivors, culprit)
-        self._send(lambda: self.silo.coordinator.confirm(self.silo.name, confirm))
+            survivors, culprit = self.own.work.survivors, confirm.culprit
+            self.own.witness.refuses(self.own.name, confirm.place, confirm.tensor, survivors, culprit)
+        self._send(lambda: super(_Client, self).confirm(confirm))
 
-    def sign(self, message: bytes) -> bytes:
-        return self.silo.credential.sign(message)
+    def cosigners(self) -> tuple[Credential, Credential]:
+        hub, peer = self.own.cosigners
+        return hub, peer
 
-    def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
-        return ()
-
-    def signed(self, checkpoint: bytes) -> SignedCheckpoint:
-        return SignedCheckpoint(checkpoint, self.silo.credential.certificate_pem, self.sign(checkpoint))
-
-    def cosign(self, _place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
-        hub, peer = self.silo.cosigners
-        return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
-
-    def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
-        data = content.read_bytes()
-        assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
-        self.silo.witness.sent(header, data)
+    def send(self, header: UploadHeader, data: bytes) -> None:
+        self.own.witness.sent(header, data)
         data = self._bent(header, data)
         header = replace(header, size=len(data), sha256=digest_of(data))
         signature = self.sign(header.canonical())
-        self._send(lambda: self.silo.coordinator.upload(header, data, signature))
+        self._send(lambda: self.coordinator.upload(header, data, signature))
 
     def _bent(self, header: UploadHeader, data: bytes) -> bytes:
         """What a hostile silo sends in the place of something: the same whenever it sends it."""
-        silo = self.silo
+        silo = self.own
         if header.kind in RINGS and silo.spoils(header):
             bent = add_up(header.kind, [data, data])  # right residues of no meaning
         else:
             bent = silo.bends(header, data)
         return silo.sent.setdefault((header.place, header.slot), bent) if silo.hostile else bent
 
-    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
-        data = self.silo.coordinator.download(self.silo.name, place, tensor, part)
-        assert (len(data), digest_of(data)) == (part.size, part.sha256)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-
     def _send(self, message: Callable[[], None]) -> None:
         fate, self.fate = self.fate, "arrives"
         if fate == "late":
-            self.silo.on_the_way.append(message)
+            self.own.on_the_way.append(message)
         elif fate != "lost":
             message()
         if fate == "twice":
@@ -273,7 +249,7 @@ class _Learner:
 
 
 @dataclass
-class SimulatedSilo:
+class SimulatedSilo(AgentSilo):
     """One silo of one study."""
 
     folder: Path
@@ -282,8 +258,6 @@ class SimulatedSilo:
     witness: Witness
     cosigners: tuple[Credential, ...] = ()
     """A coordinator and a peer. With them the silo has the real gate, and a ledger."""
-    agent: Agent | None = None
-    """None while the process is down."""
     work: Work = field(default_factory=lambda: Work(Task.WAIT))
     """What it was asked last."""
     again: Work | None = None
@@ -315,44 +289,28 @@ class SimulatedSilo:
     logs: list[Mapping[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name = self.credential.identity.name
         self.restart()
 
     @property
-    def up(self) -> bool:
-        return self.agent is not None
-
-    @property
     def quiet(self) -> bool:
-        """Whether it is asked for something that it does not do."""
-        work = self.coordinator.work(self.name)
+        """Whether it is hostile and asked for something that it does not do."""
+        work = self.coordinator.work(self.name) if self.hostile else None
         return work is not None and self.silent(work)
 
-    def restart(self) -> None:
-        """The process dies, if it has not yet, and begins again."""
-        self.die()
-        entropy = SystemEntropy()
-        self._state = keyed(self.folder)
-        self.session = session_name(self.folder, self.credential, entropy)
-        self._client = _Client(self)
-        self._gate = _LedgerGate(self, self._state) if self.cosigners else _Gate(self, self._state)
-        self.agent = Agent(
-            self._client,  # type: ignore[arg-type]  # it stands where the client stands
-            self._gate,  # type: ignore[arg-type]  # and this where the gate stands
-            self._state,
-            AgentMetrics(),
-            learners=lambda study: _Learner(self, self._state.study_folder(study.digest)),  # type: ignore[arg-type, return-value]
-            sessions=lambda study: WitnessedSession.of(self, study, self._state.study_folder(study)),
-            personal=lambda *_: None,
-            entropy=entropy,
-            session=self.session,
-        )
+    def named(self) -> str:
+        return session_name(self.folder, self.credential, self.entropy)
 
-    def die(self) -> None:
-        if self.agent is not None:
-            self.agent = None
-            self._gate.close()
-            self._state.close()
+    def line(self) -> _Client:
+        return _Client(self)
+
+    def door(self) -> _Gate | _LedgerGate:
+        return _LedgerGate(self, self.state) if self.cosigners else _Gate(self, self.state)
+
+    def learner(self, study: Study) -> _Learner:
+        return _Learner(self, self.files(study.digest))
+
+    def opened(self, study: str) -> WitnessedSession:
+        return WitnessedSession.of(self, study, self.files(study))
 
     def step(self, fate: Fate = "arrives", *, again: Work | None = None, dies_at: int = 0) -> Work:
         """Ask for work and do it; `fate` is that of what it then says.
@@ -362,7 +320,7 @@ class SimulatedSilo:
         assert self.agent is not None
         if again is None and self.quiet:
             return self.coordinator.poll(self.name, self.session)
-        self._client.fate, self.again = fate, again
+        self.client.fate, self.again = fate, again
         writes = iter(range(1, dies_at))
 
         def sync(handle: int) -> None:
@@ -377,7 +335,7 @@ class SimulatedSilo:
         except Crashed:
             self.die()
         finally:
-            self._client.fate, self.again = "arrives", None
+            self.client.fate, self.again = "arrives", None
             self.logs += logs
         return self.work
 

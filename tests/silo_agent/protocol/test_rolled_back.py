@@ -33,10 +33,10 @@ class North:
         shutil.copytree(self.north.folder, self.north.folder.with_name("older"))
 
     def put_back(self):
-        self.north.close()
+        self.north.die()
         shutil.rmtree(self.north.folder)
         shutil.copytree(self.north.folder.with_name("older"), self.north.folder)
-        self.north.start()
+        self.north.restart()
 
     def until_revealed(self, copied):
         """An attempt at round 1, up to the reveals, which south alone reads. The copy is made before `copied`."""
@@ -106,10 +106,10 @@ def test_a_newer_copy_of_both_takes_part_again_in_the_same_round(told):
     newest = shutil.copytree(told.north.folder, told.north.folder.with_name("newest"))
     told.put_back()
     sits_out(told, *told.contributes(1, 2))
-    told.north.close()
+    told.north.die()
     shutil.rmtree(told.north.folder)
     shutil.copytree(newest, told.north.folder)
-    told.north.start()
+    told.north.restart()
     told.coordinator.offer(told.coordinator.place(1, 3))
     assert told.north.client.answers[-1].member is not None
 
