@@ -60,9 +60,11 @@ def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
 
     import structlog
 
+    from common.memory import give_back_freed
     from coordinator.server import serve as serve_until_stopped
     from protos.core_log import diverted
 
+    give_back_freed()
     with diverted() as lines:
         structlog.configure(
             processors=[

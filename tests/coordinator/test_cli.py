@@ -211,6 +211,14 @@ def test_a_coordinator_that_cannot_serve_says_why(run, log_stays, hub_file, chan
     assert "Traceback" not in err
 
 
+def test_a_coordinator_gives_back_what_it_has_freed(run, log_stays, hub_file, monkeypatch):
+    """Before it has a thread or a socket: here it never gets one."""
+    told = []
+    monkeypatch.setattr("common.memory.give_back_freed", lambda: told.append(True))
+    assert run("serve", "-c", hub_file(host="192.0.2.1"))[0] != 0
+    assert told
+
+
 def test_a_silo_s_certificate_does_not_serve(run, log_stays, authority, tmp_path):
     code, _, err = run("serve", "-c", coordinator_file(tmp_path, authority.credential("silo", "no-server")))
     assert code == 1
