@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 FEDERATIONS = ("tests/integration/", "tests/reliability/")
 """Tests that start processes of many parties: one after another, and first, since nothing takes longer."""
-MEMORY, ROOM = Path("/dev/shm"), 6 << 30  # noqa: S108  # pytest makes a folder of its own there
+MEMORY, ROOM = Path("/dev/shm"), 2 << 30  # noqa: S108  # pytest makes a folder of its own there
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None, derandomize=False, print_blob=True)
