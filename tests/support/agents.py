@@ -99,17 +99,16 @@ class AgentSilo:
     """None while the process is down."""
 
     # --- what differs --------------------------------------------------------------------------------------------
-    def line(self) -> Line:
+    def connect(self) -> Line:
         raise NotImplementedError
 
-    def door(self) -> Any:
-        """Its gate."""
+    def make_gate(self) -> Any:
         raise NotImplementedError
 
-    def learner(self, study: Study) -> Any:
+    def make_learner(self, study: Study) -> Any:
         raise NotImplementedError
 
-    def opened(self, study: str) -> Session:
+    def open_session(self, study: str) -> Session:
         """Its session of a study."""
         raise NotImplementedError
 
@@ -129,14 +128,14 @@ class AgentSilo:
         """The process dies, if it has not yet, and begins again."""
         self.die()
         self.entropy, self.metrics, self.state = SystemEntropy(), AgentMetrics(), keyed(self.home)
-        self.session, self.client, self.gate = self.named(), self.line(), self.door()
+        self.session, self.client, self.gate = self.process_name(), self.connect(), self.make_gate()
         self.agent = Agent(
             self.client,  # type: ignore[arg-type]  # it stands where the client stands
             self.gate,
             self.state,
             self.metrics,
-            learners=self.learner,
-            sessions=self.opened,
+            learners=self.make_learner,
+            sessions=self.open_session,
             personal=self.personal,
             entropy=self.entropy,
             session=self.session,
@@ -156,7 +155,7 @@ class AgentSilo:
         """The agent's state folder."""
         return self.folder
 
-    def named(self) -> str:
+    def process_name(self) -> str:
         """What the agent is called until it begins again."""
         return "0" * 32
 

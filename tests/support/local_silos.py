@@ -73,16 +73,16 @@ class LocalSilo(AgentSilo):
     def home(self) -> Path:
         return self.folder / "state"
 
-    def line(self) -> LocalClient:
+    def connect(self) -> LocalClient:
         client = self.coordinator.connect(self.name)
         client.signer = self.credential
         return client
 
-    def door(self) -> Gate:
+    def make_gate(self) -> Gate:
         ledger = self.folder / "ledger.sqlite3"
         return Gate(self.credential, self.policy, ledger, self.state, self.metrics, require_approved=approved)
 
-    def learner(self, study: Study) -> Learner:
+    def make_learner(self, study: Study) -> Learner:
         if study.name != "tiny":
             msg = f"agent.yaml names no file for the study {study.name!r}"
             raise UnknownDataError(msg)
@@ -95,7 +95,7 @@ class LocalSilo(AgentSilo):
             kept=rows_of(self.state.files.study(study.digest), self.credential, self.entropy),
         )
 
-    def opened(self, study: str) -> Session:
+    def open_session(self, study: str) -> Session:
         begun = self.state.attempt(study) is not None
         return Session.open(study, self.credential, self.entropy, self.files(study), begun=begun)
 

@@ -66,7 +66,7 @@ class PartyFederation:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def run(self) -> StudyStatus:
-        """The whole study: whoever is killed begins again at once. Returns its last status."""
+        """The whole study: whoever is killed begins again. Returns its last status."""
         self._prepare()
         for name in (HUB, *self.study.silos):
             self._start(name)

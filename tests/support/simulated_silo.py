@@ -297,19 +297,19 @@ class SimulatedSilo(AgentSilo):
         work = self.coordinator.work(self.name) if self.hostile else None
         return work is not None and self.silent(work)
 
-    def named(self) -> str:
+    def process_name(self) -> str:
         return session_name(self.folder, self.credential, self.entropy)
 
-    def line(self) -> _Client:
+    def connect(self) -> _Client:
         return _Client(self)
 
-    def door(self) -> _Gate | _LedgerGate:
+    def make_gate(self) -> _Gate | _LedgerGate:
         return _LedgerGate(self, self.state) if self.cosigners else _Gate(self, self.state)
 
-    def learner(self, study: Study) -> _Learner:
+    def make_learner(self, study: Study) -> _Learner:
         return _Learner(self, self.files(study.digest))
 
-    def opened(self, study: str) -> WitnessedSession:
+    def open_session(self, study: str) -> WitnessedSession:
         return WitnessedSession.of(self, study, self.files(study))
 
     def step(self, fate: Fate = "arrives", *, again: Work | None = None, dies_at: int = 0) -> Work:
