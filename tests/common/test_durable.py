@@ -32,7 +32,7 @@ def synced(monkeypatch):
 
 
 def test_content_is_synced_before_it_has_its_name_and_the_folder_after(tmp_path, synced):
-    path = tmp_path / "new" / "file"
+    path = tmp_path / "deeper" / "new" / "file"
     write_whole(path, b"content")
     assert synced == ["file.new", "file.new -> file", "new"]
     assert path.read_bytes() == b"content"
@@ -47,9 +47,21 @@ def test_a_finished_file_of_another_name_is_put_in_place_the_same_way(tmp_path, 
 
 
 def test_a_new_file_takes_a_free_name_whole(tmp_path, synced):
-    write_new(tmp_path / "new" / "file", b"content")
+    folder = tmp_path / "deeper" / "new"
+    write_new(folder / "file", b"content")
     assert synced[1:] == ["new"]
-    assert [(path.name, path.read_bytes()) for path in (tmp_path / "new").iterdir()] == [("file", b"content")]
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("file", b"content")]
+    assert ((folder / "file").stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_what_is_written_over_may_be_read_by_whom_the_user_lets(tmp_path):
+    mask = os.umask(0)
+    try:
+        write_over(tmp_path / "file", b"longer")
+        write_over(tmp_path / "file", b"content")
+    finally:
+        os.umask(mask)
+    assert ((tmp_path / "file").read_bytes(), (tmp_path / "file").stat().st_mode & 0o777) == (b"content", 0o666)
 
 
 def test_a_new_file_never_takes_a_name_that_is_taken(tmp_path):
@@ -100,6 +112,20 @@ def test_what_fails_on_the_way_leaves_the_old_file_and_no_other(tmp_path, monkey
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 
 
+def test_a_folder_that_cannot_be_synced_is_what_is_told_though_the_file_has_its_name(tmp_path, monkeypatch):
+    real = os.fsync
+
+    def fsync(handle):
+        if Path(f"/proc/self/fd/{handle}").readlink() == tmp_path:
+            raise OSError(5, "Input/output error")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output error"):
+        write_whole(tmp_path / "file", b"content")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"content")]
+
+
 def test_no_other_module_syncs_a_file():
     found = {
         str(path.relative_to(ROOT))
@@ -110,17 +136,35 @@ def test_no_other_module_syncs_a_file():
     assert found == SYNCING
 
 
-@pytest.mark.parametrize("write", [write_whole, write_new, write_over])
-def test_a_write_that_fails_names_the_file_its_size_and_the_room(tmp_path, write):
-    """A real limit of the system on a file's size stands in for a full disk."""
+@pytest.fixture
+def full():
+    """A real limit of the system on a file's size, which stands in for a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with pytest.raises(OSError, match=rf"while 50000 bytes were written; \d+ bytes are free there: '{tmp_path}/f'"):
-            write(tmp_path / "f", bytes(50_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("full")
+@pytest.mark.parametrize("size", [50_000, 500], ids=["at_once", "at_the_end"])
+@pytest.mark.parametrize("write", [write_whole, write_new, write_over])
+def test_a_write_that_fails_names_the_file_its_size_and_the_room(tmp_path, write, size):
+    """A small content waits in the program's buffer until the file is closed."""
+    with pytest.raises(OSError, match=rf"while {size} bytes were written; \d+ bytes are free there: '{tmp_path}/f'"):
+        write(tmp_path / "f", bytes(size))
     assert write is write_over or list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("full")
+def test_a_piece_that_fails_is_told_and_not_the_full_disk_that_follows(tmp_path):
+    def pieces():
+        yield bytes(500)
+        msg = "the piece"
+        raise ValueError(msg)
+
+    with pytest.raises(ValueError, match="the piece"):
+        write_pieces(tmp_path / "f", pieces())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator writes into folders of others")
@@ -131,3 +175,6 @@ def test_what_the_administrator_writes_into_a_users_folder_is_the_users(tmp_path
     write_whole(folder / "file", b"content")
     found = (folder / "file").stat()
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (4711, 4712, 0o600)
+    os.chown(folder, 0, 4712)
+    write_whole(folder / "own", b"content")
+    assert (folder / "own").stat().st_gid == os.getegid()

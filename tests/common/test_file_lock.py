@@ -68,7 +68,7 @@ def test_death_frees_a_lock(tmp_path):
 
 
 def test_a_lock_file_and_its_folder_are_their_owners_alone_and_stay(tmp_path):
-    path = tmp_path / "new" / "lock"
+    path = tmp_path / "deeper" / "new" / "lock"
     with one_at_a_time(path):
         pass
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from common.os_errors import explained
+from common.os_errors import explained, is_passing
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,21 @@ def test_the_systems_errors_get_an_advice(error, text):
 )
 def test_what_has_a_text_of_its_own_keeps_it(error):
     assert explained(error) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (PermissionError(errno.EACCES, "Permission denied"), True),
+        (FileNotFoundError(errno.ENOENT, "No such file"), False),
+        (FileExistsError(errno.EEXIST, "File exists"), False),
+        (IsADirectoryError(errno.EISDIR, "Is a directory"), False),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory"), False),
+        (OSError("a text of the program's own"), False),
+        (ValueError(errno.ENOSPC), False),
+        (None, False),
+    ],
+)
+def test_what_may_be_otherwise_later_is_told_from_how_things_are(error, passing):
+    assert is_passing(error) is passing

@@ -19,7 +19,7 @@ def test_new_ones_are_the_owner_s_alone(tmp_path):
     assert (mode(tmp_path / "a" / "b"), mode(tmp_path / "a" / "b" / "state")) == (0o700, 0o600)
 
 
-@pytest.mark.parametrize("wide", [0o755, 0o750, 0o711, 0o770])
+@pytest.mark.parametrize("wide", [0o755, 0o750, 0o711, 0o701, 0o770])
 def test_what_was_open_is_narrowed_and_keeps_its_content(tmp_path, wide):
     folder, file = tmp_path / "data", tmp_path / "data" / "state"
     folder.mkdir()
