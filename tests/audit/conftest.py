@@ -1,18 +1,7 @@
 """Folders in memory, where durable writes cost nothing, and a silent log."""
 
-import tempfile
-from pathlib import Path
-
 import pytest
 import structlog
-
-MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
-
-
-@pytest.fixture
-def quick_path():
-    with tempfile.TemporaryDirectory(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None) as name:
-        yield Path(name)
 
 
 @pytest.fixture(autouse=True)

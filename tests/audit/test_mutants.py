@@ -40,20 +40,20 @@ NINE = {
 @pytest.mark.parametrize(
     ("fault", "statistic"), [(name, catcher) for name, mutant in MUTANTS.items() for catcher in mutant.caught_by]
 )
-def test_the_fault_is_caught(fault, statistic, quick_path):
+def test_the_fault_is_caught(fault, statistic, tmp_path):
     with MUTANTS[fault].plant():
-        verdict = STATISTICS[statistic](quick_path)
+        verdict = STATISTICS[statistic](tmp_path)
     assert not verdict.holds, verdict.seen
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_the_fault_is_refused_by_name_before_anything_is_charged(fault, quick_path):
+def test_the_fault_is_refused_by_name_before_anything_is_charged(fault, tmp_path):
     plant, reason = NAMED[fault]
     made = study(encoder={"cmi": 0.01, "prior": "local"})
-    with plant(), pytest.raises(Refused) as caught, silo(quick_path, made, crowd(5), crowd(5), 1):
+    with plant(), pytest.raises(Refused) as caught, silo(tmp_path, made, crowd(5), crowd(5), 1):
         pytest.fail("the silo began the study")
     assert caught.value.reason is reason
-    (ledger,) = quick_path.rglob("ledger.sqlite3")
+    (ledger,) = tmp_path.rglob("ledger.sqlite3")
     assert len(read_ledger(ledger)[1]) == 0
 
 

@@ -110,10 +110,10 @@ def test_one_run_on_the_real_path(factor, above):
         assert one.bound > 0.0
 
 
-def test_what_leaves_is_what_was_kept_and_sealed(quick_path):
+def test_what_leaves_is_what_was_kept_and_sealed(tmp_path):
     made = audit.canary_study()
     nobody = audit.canary_records(np.zeros(audit.CANARIES, bool))
-    with silo(quick_path, made, nobody, nobody, 1) as held:
+    with silo(tmp_path, made, nobody, nobody, 1) as held:
         integers = held.contribute(Tensor.COUNTS, 0, audit.SharedModel.start(made))
         kept = held.state.release(audit.Place(made.digest, 0, 1), Tensor.COUNTS, 1)
         assert np.array_equal(kept.integers, integers)

@@ -7,8 +7,8 @@ from audit.statistics import FALSE_ALARMS, STATISTICS
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", STATISTICS)
-def test_the_real_code_passes(name, quick_path):
-    verdict = STATISTICS[name](quick_path)
+def test_the_real_code_passes(name, tmp_path):
+    verdict = STATISTICS[name](tmp_path)
     assert verdict.holds, verdict.seen
 
 

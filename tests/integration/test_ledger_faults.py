@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +46,6 @@ from support.states import keyed
 from support.studies import tiny_study
 from support.unjudged import BelievingHub, BelievingWitness, approved
 
-MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "16"))
 """Of the moments at which a process may die, one in so many is tried; 1 tries every one."""
 STUDY = tiny_study(privacy={"mode": "distributed"}, encoder={"sampling_rate": 1.0, "noise": 12.0})
@@ -79,12 +77,6 @@ def party(tmp_path_factory):
     authority = make_authority(tmp_path_factory.mktemp("consortium"))
     names = {"north": "silo", "south": "silo", "hub": "coordinator", **dict.fromkeys(PEOPLE, "operator")}
     return {name: load(authority.credential(role, name)) for name, role in names.items()}
-
-
-@pytest.fixture
-def root():
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 class Wire:
@@ -269,14 +261,14 @@ def kinds(ledger: Path) -> list[object]:
 @pytest.mark.slow
 # --- kill -9 --------------------------------------------------------------------------------------------------------
 @pytest.mark.timeout(3600)
-def test_a_party_killed_around_any_durable_write_loses_doubles_and_sends_nothing_else(root, party):
-    undisturbed = World(root / "undisturbed", party)
+def test_a_party_killed_around_any_durable_write_loses_doubles_and_sends_nothing_else(tmp_path, party):
+    undisturbed = World(tmp_path / "undisturbed", party)
     whole = run(undisturbed.live)
     moments = range(1, points(whole) + 1, STRIDE)
     assert len(sent(whole)) == len(ORDERS)
     assert points(whole) > 150
     for fatal in moments:
-        world = World(root / str(fatal), party)
+        world = World(tmp_path / str(fatal), party)
         said = run(world.live, fatal)
         assert END not in "".join(said), "it did not die"
         world.require_charged(said)
@@ -294,20 +286,20 @@ def test_a_party_killed_around_any_durable_write_loses_doubles_and_sends_nothing
         shutil.rmtree(world.folder)
 
 
-def test_every_file_that_must_last_is_among_the_moments(root, party):
+def test_every_file_that_must_last_is_among_the_moments(tmp_path, party):
     """What is synced in an undisturbed life, by name: a file that is written another way would be missed."""
 
     def live(failpoints, say):
         real = os.fsync
 
         def fsync(handle):
-            say(f"synced {Path(f'/proc/self/fd/{handle}').readlink().relative_to(root / 'world')}")
+            say(f"synced {Path(f'/proc/self/fd/{handle}').readlink().relative_to(tmp_path / 'world')}")
             real(handle)
 
         os.fsync = fsync
         world.live(failpoints, say)
 
-    world = World(root / "world", party)
+    world = World(tmp_path / "world", party)
     synced = {line.split(maxsplit=1)[1] for line in run(live) if line.startswith("synced")}
     digests = [event.policy for event in (e.event for e in read_history(world.ledger)[1]) if isinstance(event, InForce)]
     assert len(digests) == 2
@@ -340,15 +332,15 @@ CASES = [case for size in (1, 2) for case in itertools.combinations(DISKS, size)
 
 @pytest.mark.parametrize("ago", [1, 4, 99])
 @pytest.mark.parametrize("case", CASES, ids=" and ".join)
-def test_older_copies_put_back_give_nothing_back(root, party, case, ago):
-    world = World(root / "world", party)
+def test_older_copies_put_back_give_nothing_back(tmp_path, party, case, ago):
+    world = World(tmp_path / "world", party)
     first, _ = world.policies
     world.approve(first)
     world.create()
     copies = []
     with world.at_work(first) as (gate, cosigning):
         for step in range(8):
-            copies.append(shutil.copytree(world.folder, root / f"copy-{step}"))
+            copies.append(shutil.copytree(world.folder, tmp_path / f"copy-{step}"))
             if step in (2, 5):
                 world.contribute(gate, cosigning, ORDERS[step // 5])
             else:

@@ -26,7 +26,6 @@ from support.failpoints import END, Failpoints, Say, points, run, torn
 
 DELTA = 1e-5
 HUB = "fedward://coordinator/hub"
-MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "3"))
 """Of the moments at which a process may die, a seed takes one in so many; 1 takes every one."""
 
@@ -65,7 +64,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+        self.folder = Path(tempfile.mkdtemp(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self.path = created(self.folder)
         self.budget, self.policy, self.number = 1.5, "first", 0
         self.released: list[Cost] = []
@@ -242,16 +241,15 @@ def require_what_was_said(path: Path, said: list[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_kill_9_before_and_after_every_durable_write_keeps_what_was_said(seed):
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as root:
-        whole = run(partial(live, Path(root) / "undisturbed", seed))
-        moments = range(1 + seed % STRIDE, points(whole) + 1, STRIDE)
-        assert len(whole) == 6
-        for fatal in moments:
-            path = Path(root) / str(fatal)
-            said = run(partial(live, path, seed), fatal)
-            assert END not in "".join(said), "it did not die"
-            require_what_was_said(path, said)
+def test_kill_9_before_and_after_every_durable_write_keeps_what_was_said(tmp_path, seed):
+    whole = run(partial(live, tmp_path / "undisturbed", seed))
+    moments = range(1 + seed % STRIDE, points(whole) + 1, STRIDE)
+    assert len(whole) == 6
+    for fatal in moments:
+        path = tmp_path / str(fatal)
+        said = run(partial(live, path, seed), fatal)
+        assert END not in "".join(said), "it did not die"
+        require_what_was_said(path, said)
 
 
 def test_a_kill_in_the_middle_of_any_write_of_a_commit_leaves_all_or_nothing(tmp_path):

@@ -1,9 +1,6 @@
 """A consortium of silos and a coordinator, enrolled once for all tests of the agent."""
 
-import itertools
-import shutil
-import tempfile
-from pathlib import Path
+from functools import partial
 
 import pytest
 import structlog
@@ -19,7 +16,6 @@ from support.studies import tiny_study
 
 SILOS = ("north", "south", "west")
 FIVE = ["east", "north", "polar", "south", "west"]
-MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 
 
 @pytest.fixture(autouse=True)
@@ -30,18 +26,9 @@ def _default_logging():
 
 
 @pytest.fixture(scope="session")
-def quick_folders():
-    """Gives new folders in memory where there is such a place: there, durable writes cost nothing."""
-    root = Path(tempfile.mkdtemp(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None))
-    numbers = itertools.count()
-
-    def give():
-        folder = root / str(next(numbers))
-        folder.mkdir()
-        return folder
-
-    yield give
-    shutil.rmtree(root)
+def quick_folders(tmp_path_factory):
+    """Gives new folders with short names."""
+    return partial(tmp_path_factory.mktemp, "s")
 
 
 @pytest.fixture

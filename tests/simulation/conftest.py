@@ -1,17 +1,12 @@
 """Credentials for ten silos, enrolled once, and folders in memory, where durable writes cost nothing."""
 
 import itertools
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 import structlog
 
 from support.certificates import load, make_authority
 from support.simulated_federation import enrolled
-
-MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 
 
 @pytest.fixture(autouse=True)
@@ -20,12 +15,10 @@ def _default_logging():
 
 
 @pytest.fixture(scope="session")
-def quick_folders():
-    """Gives new folders."""
-    root = Path(tempfile.mkdtemp(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None))
-    numbers = itertools.count()
-    yield lambda: root / str(next(numbers))
-    shutil.rmtree(root)
+def quick_folders(tmp_path_factory):
+    """Gives names of new folders."""
+    root, numbers = tmp_path_factory.mktemp("quick"), itertools.count()
+    return lambda: root / str(next(numbers))
 
 
 @pytest.fixture
