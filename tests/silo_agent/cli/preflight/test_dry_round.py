@@ -2,6 +2,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,9 @@ from silo_agent.cli.preflight import dry_round
 from silo_agent.cli.preflight.findings import Finding, Status
 
 SUBJECT = SimpleNamespace(
-    study=SimpleNamespace(canonical=lambda: b""), silo="north", settings=SimpleNamespace(device="cpu")
+    study=SimpleNamespace(canonical=lambda: b"the study"), silo="north", settings=SimpleNamespace(device="cpu")
 )
+FLAGS = ["--silo", "north", "--device", "cpu", "--limit", "1.0"]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,13 @@ SUBJECT = SimpleNamespace(
     ],
 )
 def test_the_commands_end_is_the_finding(monkeypatch, ended, status, found):
-    monkeypatch.setattr(dry_round, "_run", lambda _, seconds: ended if seconds == 121.0 else None)
+    def run(command, seconds):
+        study = command[5]
+        assert command == [sys.executable, "-P", "-m", "deploy.local", "dry-round", study, *FLAGS]
+        assert (Path(study).read_bytes(), seconds) == (b"the study", 121.0)
+        return ended
+
+    monkeypatch.setattr(dry_round, "_run", run)
     assert dry_round.dry_round(SUBJECT, 1.0) == Finding("dry round", status, found)
 
 
