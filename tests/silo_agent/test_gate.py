@@ -1,8 +1,10 @@
 import contextlib
+import errno
 import shutil
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from structlog.testing import capture_logs
 
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
+from crypto.secagg.labels import SumLabel
 from policies.accounting import accountant
 from policies.documents.document import DocumentError
 from policies.documents.policy import load_policy
@@ -39,7 +42,7 @@ from silo_agent.gate import Gate, Order, open_ledger
 from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
-from silo_agent.storage.errors import StateError, StateRolledBackError
+from silo_agent.storage.errors import ShortageError, StateError, StateRolledBackError
 from support.cosigners import cosigned
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
@@ -295,6 +298,15 @@ def test_without_a_durable_charge_nothing_is_computed_and_nothing_leaves(hospita
     assert hospital.on_disk == ()
 
 
+def test_an_order_is_a_value_that_follows_no_spoilt_sum_unless_it_says_so(hospital):
+    order = hospital.order()
+    study = hospital.study.digest
+    assert order.label == SumLabel(study, ROSTER, "m", 1, 1, Tensor.HEADS, 0)
+    assert replace(order, spoilt=2).label == SumLabel(study, ROSTER, "m", 1, 1, Tensor.HEADS, 2)
+    with pytest.raises(FrozenInstanceError):
+        order.spoilt = 1
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -317,13 +329,18 @@ def test_a_refusal_is_counted_by_its_reason(hospital):
     assert hospital.on_disk == ()
 
 
-def test_what_is_spent_and_left_is_measured(hospital):
+def test_what_is_spent_and_left_is_measured(hospital, monkeypatch):
+    timed = []
+    monkeypatch.setattr("silo_agent.gate.padded", lambda *given: timed.append(given) or 64.0)
     with capture_logs() as said:
-        hospital.contribute(hospital.order())
+        hospital.contribute(hospital.order(number=2))
     value = hospital.metrics.registry.get_sample_value
+    ((study, seconds),) = timed
+    assert (study, value("fedward_silo_compute_seconds_sum", {"tensor": "heads"})) == (hospital.study, 64.0)
+    assert 0 < seconds < 64
     spent = hospital.gate.ledger.spent()
     assert spent > 0
-    told = {"round": 1, "attempt": 1, "tensors": ["encoder", "heads"], "log_level": "info"}
+    told = {"round": 2, "attempt": 1, "tensors": ["heads"], "log_level": "info"}
     assert said == [{"event": "charged", "study": hospital.study.digest[:12], **told}]
     assert value("fedward_silo_epsilon_spent") == spent
     assert value("fedward_silo_epsilon_left") == pytest.approx(4 - spent)
@@ -431,13 +448,16 @@ def test_with_local_noise_attempts_use_up_nothing(open_hospital):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_with_local_noise_a_spoilt_sum_makes_every_release_of_the_round_a_new_draw_and_a_new_charge(hospital, restart):
+@pytest.mark.parametrize("spoilt", [1, 2])
+def test_with_local_noise_a_spoilt_sum_makes_every_release_of_the_round_a_new_draw_and_a_new_charge(
+    hospital, restart, spoilt
+):
     hospital.contribute(hospital.order())
-    hospital.state.promises.renew(hospital.order(attempt=2).place, 1)
+    hospital.state.promises.renew(hospital.order(attempt=spoilt + 1).place, spoilt)
     if restart:
         hospital.restart()
-    hospital.contribute(hospital.order(attempt=2, roster=OTHER_ROSTER))
-    hospital.contribute(hospital.order(attempt=3))
+    for attempt in range(spoilt + 1, 4):
+        hospital.contribute(hospital.order(attempt=attempt, roster=f"{attempt:064}"))
     assert (hospital.draws, len(hospital.on_disk)) == (2, 2)
 
 
@@ -589,6 +609,31 @@ def test_the_policy_is_asked_with_all_that_was_spent_elsewhere_and_every_other_a
         [*others.values(), costs["heads"], costs["heads"]],
     ]
     assert [facts["study_spent"] for facts in asked] == [facts["spent_costs"][2:] for facts in asked]
+    assert [facts["renewed"] for facts in asked] == [0, 0]
+    hospital.state.promises.renew(hospital.order(attempt=2).place, 1)
+    hospital.contribute(hospital.order(Tensor.ENCODER, attempt=2))
+    for attempt in (2, 3):
+        hospital.gate.decide(hospital.study, hospital.order(attempt=attempt).place)
+    assert [(facts["charged_attempts"], facts["renewed"]) for facts in asked[2:]] == [(1, 1), (0, 0), (2, 1)]
+
+
+def test_every_decision_is_made_on_the_day_of_the_clock(hospital, monkeypatch):
+    days = [datetime(2027, 5, 31, 23, tzinfo=UTC), datetime(2027, 6, 1, 1, tzinfo=UTC)]
+    asked = []
+    monkeypatch.setattr("silo_agent.gate.decide", lambda *_, **facts: asked.append(facts["today"]))
+    for day in days:
+        monkeypatch.setattr("silo_agent.gate.datetime", SimpleNamespace(now=lambda zone, day=day: day.astimezone(zone)))
+        hospital.gate.decide(hospital.study, hospital.order().place)
+    assert asked == [day.date() for day in days]
+
+
+@pytest.mark.parametrize("hand_over", [True, False])
+def test_a_model_is_handed_to_newcomers_only_as_the_policy_says(open_hospital, hand_over):
+    hospital = open_hospital(hand_over=hand_over)
+    earlier = tiny_study(name="earlier", silos=list(SILOS[:2]), min_silos=2)
+    with contextlib.nullcontext() if hand_over else pytest.raises(Refused, match="hand_over is false"):
+        hospital.gate.decide_continued(hospital.study, earlier)
+    hospital.gate.decide_continued(earlier, hospital.study)
 
 
 # --- policy and budget ------------------------------------------------------------------------------------------------
@@ -608,6 +653,20 @@ def test_a_policy_that_is_edited_under_a_running_agent_stops_it_by_name(hospital
 def test_a_policy_that_disappears_under_a_running_agent_stops_it(hospital):
     hospital.policy.unlink()
     with pytest.raises(DocumentError, match="no such file"):
+        hospital.contribute(hospital.order())
+    assert (hospital.events, hospital.on_disk) == ([], ())
+
+
+def test_a_policy_that_cannot_be_read_now_is_a_shortage_and_not_a_refusal(hospital, monkeypatch):
+    real = Path.open
+
+    def opened(path, *mode):
+        if path == hospital.policy:
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return real(path, *mode)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(ShortageError, match="Too many open files"):
         hospital.contribute(hospital.order())
     assert (hospital.events, hospital.on_disk) == ([], ())
 
@@ -824,8 +883,11 @@ def test_a_cosigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital
     """The whole folder was put back: only who cosigned can know."""
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
+    assert hospital.gate.evidence is None
     hospital.contribute(hospital.order())
     told = cosign(hospital, coordinator)
+    hospital.gate.keep_cosigned([told])
+    assert hospital.gate.evidence.checkpoint == told.checkpoint
     hospital.close()
     path.write_bytes(older)
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
@@ -1071,7 +1133,8 @@ def test_signatures_planted_in_the_kept_file_are_refused_at_the_start(hospital, 
     hospital.start()
 
 
-def test_a_signature_of_today_takes_the_place_of_an_expired_one(hospital, signers, credentials, monkeypatch):
+@pytest.mark.parametrize("kind", [CertificateError, CosignError])
+def test_a_signature_of_today_takes_the_place_of_an_expired_one(hospital, signers, credentials, monkeypatch, kind):
     """What was kept still tells an older copy, but lets nothing be computed until it is signed again."""
     hospital.contribute(hospital.order())
     told = hospital.ask()
@@ -1080,7 +1143,7 @@ def test_a_signature_of_today_takes_the_place_of_an_expired_one(hospital, signer
     def expired(certificate, message, signature, at):
         if at is None and certificate == hub.certificate_pem:
             msg = "the certificate expired"
-            raise CertificateError(msg)
+            raise kind(msg)
         return valid(certificate, message, signature, at)
 
     monkeypatch.setattr(hospital.gate, "_verify", expired)
