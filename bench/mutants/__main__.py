@@ -78,7 +78,7 @@ def main() -> int:
             for name in campaign.modules if everything else asked.modules:
                 module = campaign.modules[name]
                 mutants = sample(root, module.files, asked.sample or SAMPLE, asked.seed)
-                verdicts[name] = bench.judged(name, module.files, module.stages, mutants)
+                verdicts[name] = bench.judged(name, module.files, (*module.stages, campaign.everywhere), mutants)
             for path in asked.files:
                 mutants = sample(root, [path], asked.sample or SAMPLE, asked.seed)
                 verdicts[path] = bench.judged(path, [path], campaign.stages_of(root, path), mutants)

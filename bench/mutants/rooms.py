@@ -36,7 +36,7 @@ class Campaign:
     tests: Mapping[str, tuple[tuple[str, ...], ...]]
     """The tests of files for which their own do not stand alone."""
     everywhere: tuple[str, ...]
-    """Tests that stand for every file of a room as well: they read its text."""
+    """Tests that stand for every file as well: they read its text."""
 
     def files_of(self, root: Path, room: str) -> list[str]:
         """The files of a room, in order. A package's own file only names what is in it."""

@@ -71,13 +71,13 @@ class Bonds:
     def contribute(self, attempt: int, names: tuple[str, ...], of: str) -> Self:
         """Contribute among these participants.
 
-        Raises `SurvivorsError` if this silo has contributed in this attempt among others. What it sealed then is under
-        other masks, and what it reveals must fit them.
+        Raises `SurvivorsError` if this silo has contributed in this attempt among others, or in a later one. What it
+        sealed then is under other masks, and what it reveals must fit them.
         """
-        if attempt == self.sent and names != self.among:
+        if attempt < self.sent or (attempt == self.sent and names != self.among):
             msg = (
-                f"this silo has sealed its contribution to {of} in attempt {attempt} among {', '.join(self.among)}; it"
-                " seals none among others, so a new attempt is needed"
+                f"this silo has sealed its contribution to {of} in attempt {self.sent} among {', '.join(self.among)}."
+                " It seals none among others or in an earlier attempt, so a new attempt is needed"
             )
             raise SurvivorsError(msg)
         return replace(self, sent=attempt, among=names)

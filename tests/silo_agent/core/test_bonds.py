@@ -83,3 +83,40 @@ def test_what_binds_says_so():
         bound.sign(2, OTHER, "heads")
     assert bound.sign(2, ONE, "heads").names == ONE
     assert bound.close(1).sign(2, OTHER, "heads").names == OTHER
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([ONE, OTHER, ONE[:2]])), max_size=8))
+def test_one_attempt_has_one_set_of_participants_in_whatever_order_attempts_are_asked_for(asked):
+    bonds, among = Bonds(), {}
+    for attempt, names in asked:
+        try:
+            bonds = bonds.contribute(attempt, names, "heads")
+        except SurvivorsError:
+            assert attempt < max(among) or among[max(among)] != names
+            continue
+        assert among.setdefault(attempt, names) == names
+        assert (bonds.sent, bonds.among) == (max(among), names)
+
+
+@pytest.mark.parametrize(
+    ("bonds", "binds"),
+    [
+        (Bonds(), False),
+        (Bonds(ONE), True),
+        (Bonds(ONE, spoilt=1), False),
+        (Bonds(ONE, closed=1), True),
+        (Bonds(ONE, signed=1), True),
+        (Bonds(ONE, signed=1, closed=1), False),
+        (Bonds(ONE, signed=2, closed=1, spoilt=1), True),
+        (Bonds(ONE, signed=2, spoilt=2), False),
+    ],
+)
+def test_a_list_binds_until_its_attempt_is_over_and_for_ever_if_that_is_unknown(bonds, binds):
+    assert bonds.binds is binds
+    assert bonds.list == (ONE if binds else ())
+
+
+def test_at_first_nothing_is_promised():
+    assert Bonds() == Bonds((), signed=0, revealed=0, voided=0, closed=0, spoilt=0, sent=0, among=())
+    assert Bonds().void(2) == Bonds(voided=2)
+    assert Bonds(ONE).void(2) is None
