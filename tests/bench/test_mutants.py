@@ -187,6 +187,8 @@ def test_a_module_is_well_tested_if_nine_of_ten_are_found_and_the_rest_has_reaso
 def test_every_reason_is_for_lines_that_stand_there():
     """A reason whose lines are gone, or whose function has another name, says nothing any more."""
     held = {}
+    files = re.findall(r"^(\S+):$", (HERE / "equivalent.yaml").read_text(), re.MULTILINE)
+    assert len(files) == len(set(files)), "of two sections of one file the first would be forgotten"
     for path, place, before, _ in read_reasons(HERE / "equivalent.yaml"):
         held[path] = held.get(path) or " ".join((ROOT / path).read_text().split())
         assert before in held[path], (path, before)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import subprocess
 import sys
 from itertools import product
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crypto.canonical import canonical
 from crypto.errors import RosterRefused, SealError
 from crypto.pki.certificates import Trust
-from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
+from crypto.secagg.survivors import AttemptRef, SurvivorList, roster_digest, signers, threshold
 
 ATTEMPT = AttemptRef("5" * 64, "a" * 64, 3, 1)
 NAMES = ("north", "south", "west")
@@ -21,6 +23,23 @@ NOTES = "a" * 64
 @pytest.fixture
 def trust(silos):
     return Trust(silos["north"].authority_pem)
+
+
+def test_every_version_signs_the_same_bytes():
+    attempt = canonical("attempt", "5" * 64, "a" * 64, 3, 1)
+    assert ATTEMPT.canonical() == attempt
+    listed = SurvivorList(ATTEMPT, "heads", NAMES, NOTES)
+    assert listed.to_sign() == canonical("survivors", attempt, "heads", NOTES, *NAMES)
+    roster = [("north", b"pem", b"x", b"kem", b"der"), ("south", b"PEM", b"X", b"KEM", b"DER")]
+    parts = canonical("roster", "5" * 64, *roster[0], *roster[1])
+    assert roster_digest("5" * 64, roster) == hashlib.sha256(parts).hexdigest()
+
+
+def test_signers_are_sorted_and_each_is_named_once(silos, trust):
+    certificates = {name: silo.certificate_pem for name, silo in silos.items()}
+    signatures = {name: silo.sign(b"message") for name, silo in silos.items()}
+    names = sorted(silos)
+    assert signers([*names[::-1], *names], b"message", certificates, signatures, trust) == tuple(names)
 
 
 @given(st.integers(-1, 80), st.integers(-1, 80), st.integers(-1, 80))

@@ -169,6 +169,10 @@ def test_a_personal_model_and_protected_attributes_that_make_no_sense_are_refuse
     assert says in str(caught.value)
 
 
+def test_without_an_adversary_heads_may_read_the_inputs_too(make_study):
+    assert make_study({"personal": {}, "model.skip": True}).personal.adversary == 0
+
+
 UNNOISED = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
 
 

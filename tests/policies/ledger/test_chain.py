@@ -330,9 +330,12 @@ def test_an_entry_knows_its_day():
         lambda body: body.replace('"epsilon":0.1', f'"epsilon":{"9" * 400}'),
         lambda body: body.replace('"noise":20.0', f'"noise":{"9" * 400}'),
         lambda body: '{"a":' * 100_000 + "1" + "}" * 100_000,
+        lambda body: body.replace('"costs":{', '"costs":[{').replace("}}", "}}]"),
+        lambda body: "[]",
+        lambda body: "null",
     ],
 )
-def test_numbers_and_depths_beyond_reading_are_named(bent):
+def test_what_cannot_be_read_is_named(bent):
     with pytest.raises(LedgerTamperedError, match="entry 1 cannot be read"):
         check_chain(rehashed(bent(chain(1)[1][3])))
 

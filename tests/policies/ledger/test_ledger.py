@@ -125,6 +125,7 @@ def test_an_overdraft_is_refused_with_its_numbers_and_not_written(open_ledger, l
     assert caught.value.spent == spent
     assert caught.value.wanted == ledger.would_spend([Cost("training", 1.0, 5.0, 1)]) > 1.0
     assert f"{spent:.4f}" in str(caught.value)
+    assert (caught.value.budget, caught.value.delta) == (1.0, DELTA)
     assert ledger_path.read_bytes() == before
     assert ledger.spent() == spent
 
@@ -201,10 +202,26 @@ def test_a_new_ledger_says_what_it_protects(unsaid, tmp_path):
         ("columns", ("pid", "y")),
     ],
 )
-def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger):
+def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger, ledger_path):
     with pytest.raises(LedgerMismatchError, match=f"the ledger's {field} is"):
         open_ledger(**{field: value})
+    held = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    assert ledger_path not in held
     open_ledger()
+
+
+def test_the_lock_lies_beside_the_ledger(open_ledger, ledger_path, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    open_ledger()
+    assert ledger_path.with_name("ledger.db.lock").exists()
+
+
+def test_the_policy_in_force_is_the_last_one(open_ledger):
+    ledger = open_ledger()
+    assert ledger.policy is None
+    for policy in ("first", "second"):
+        ledger.put_into_force(policy, 4.0)
+        assert ledger.policy == policy
 
 
 def test_a_file_with_a_header_line_is_named_in_the_error(open_ledger):
