@@ -25,7 +25,7 @@ def difference(before: DataclassInstance, after: DataclassInstance) -> Change:
     return _between(before, after) or {"fields": {}}
 
 
-def applied(document: Any, change: Change) -> Any:  # noqa: ANN401  # any JSON
+def applied(document: Any, change: Change) -> Any:  # any JSON
     """The document after a change; the one before stays as it is. Raises ValueError if they do not fit."""
     match change:
         case {"value": value}:

@@ -26,7 +26,7 @@ def dump(value: DataclassInstance) -> str:
     return json.dumps(plain(value), sort_keys=True)
 
 
-def plain(value: object) -> Any:  # noqa: ANN401  # any JSON
+def plain(value: object) -> Any:  # any JSON
     """Return a value of a record as it stands in `dump`: a number, text, list or dictionary."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

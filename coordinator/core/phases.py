@@ -194,8 +194,8 @@ def _settle(state: Round, now: float) -> Outcome:
     the attempt ends. If they are still more than may be hostile, and the others are not, an honest silo is among them,
     and the attempt ends at the others.
     """
-    lost = state.lost
-    held = {one.silo: one.model for one in state.held if one.silo not in lost}
+    gone = state.lost
+    held = {one.silo: one.model for one in state.held if one.silo not in gone}
     models = list(held.values())
     model = max(sorted(set(models)), key=models.count)
     apart = tuple(silo for silo in held if held[silo] != model)

@@ -1,9 +1,9 @@
 """What the coordinator must not forget, in a relational database: SQLite by default, PostgreSQL by URL.
 
 Every method is one transaction, durable when it returns. A state is stored whole now and then, and in between as what
-has changed (`protos.changes`), so a study's writes grow with its events and not with its silos as well. A database
-constraint makes a silo's content for a slot unique, so it can never be counted twice. Sealed bytes are in `spool`, not here. The coordinator never has decrypted
-values, so there are none here.
+has changed (`protos.changes`), so what an event writes does not grow with the roster. A database constraint makes a
+silo's content for a slot unique, so it can never be counted twice. Sealed bytes are in `spool`, not here. The
+coordinator never has decrypted values, so there are none here.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def test_a_change_that_does_not_fit_is_damage(store):
         store.save(replace(progress(), why=why), [])
     with store.engine.begin() as connection:
         connection.execute(text("""UPDATE changes SET change = '{"fields": {"other": {"value": 1}}}'"""))
-    with pytest.raises(StoreDamagedError, match="does not fit .* put the database back from a backup"):
+    with pytest.raises(StoreDamagedError, match=r"does not fit .* put the database back from a backup"):
         store.load()
 
 
