@@ -624,7 +624,8 @@ class Engine:
         round_ = progress.round
         if round_ is None or round_.phase in (Phase.OFFER, Phase.WAIT, *OVER):
             return
-        wanted = [member for member in round_.members if member.silo in round_.waiting_for]
+        waiting_for = round_.waiting_for
+        wanted = [member for member in round_.members if member.silo in waiting_for]
         gone = tuple(member.silo for member in wanted if self._revoked(member.certificate_pem))
         if gone:
             self._apply(progress, Revoked(gone))

@@ -10,7 +10,7 @@ import base64
 import dataclasses
 import json
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dacite import Config, from_dict
 
@@ -23,18 +23,25 @@ _CONFIG = Config(type_hooks={bytes: base64.b64decode}, cast=[Enum, tuple, frozen
 
 def dump(value: DataclassInstance) -> str:
     """Return a value as canonical JSON (sorted keys)."""
-    return json.dumps(dataclasses.asdict(value), default=_plain, sort_keys=True)
+    return json.dumps(plain(value), sort_keys=True)
+
+
+def plain(value: object) -> Any:  # any JSON
+    """Return a value of a record as it stands in `dump`: a number, text, list or dictionary."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, frozenset):
+        return [plain(item) for item in sorted(value)]
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if value is None or isinstance(value, str | int | float):
+        return value
+    msg = f"{type(value).__name__} has no JSON form"
+    raise TypeError(msg)
 
 
 def load(kind: type[T], text: str) -> T:
     """The inverse of `dump`. Raises `dacite.DaciteError` or ValueError if the text is no record of this kind."""
     return from_dict(kind, json.loads(text), _CONFIG)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, frozenset):
-        return sorted(value)
-    msg = f"{type(value).__name__} has no JSON form"
-    raise TypeError(msg)

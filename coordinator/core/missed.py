@@ -52,7 +52,7 @@ def _begun(one: Missed, now: float) -> Missed:
 
 
 def _stopped(one: Missed, now: float) -> Missed:
-    return Missed(one.silo, one.total(now))
+    return one if one.since is None else Missed(one.silo, one.total(now))
 
 
 def stood(counts: tuple[Missed, ...], begin: float, now: float) -> tuple[Missed, ...]:

@@ -194,7 +194,8 @@ def _settle(state: Round, now: float) -> Outcome:
     the attempt ends. If they are still more than may be hostile, and the others are not, an honest silo is among them,
     and the attempt ends at the others.
     """
-    held = {one.silo: one.model for one in state.held if one.silo not in state.lost}
+    gone = state.lost
+    held = {one.silo: one.model for one in state.held if one.silo not in gone}
     models = list(held.values())
     model = max(sorted(set(models)), key=models.count)
     apart = tuple(silo for silo in held if held[silo] != model)
@@ -239,7 +240,8 @@ def _leave_out(state: Round, silos: set[str] | frozenset[str]) -> Round:
 
 def _judged(state: Round, now: float) -> Outcome:
     """Judge what silos object to, after all have been heard."""
-    objections = [one for one in state.objections if one.silo in state.present]
+    present = state.present
+    objections = [one for one in state.objections if one.silo in present]
     against, why = tuple(one.silo for one in objections), "; ".join(one.why for one in objections)
     content = [name for name in state.present if name not in against]
     state = replace(state, objections=())

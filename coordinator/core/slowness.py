@@ -105,7 +105,8 @@ def observed(slowness: Slowness, before: Round, after: Round, now: float, *, mos
     elapsed, waited = max(now - before.since, 0.0), before.waiting_for
     ended = _stand(before) != _stand(after)
     if not ended:
-        waited = tuple(name for name in waited if name not in after.waiting_for)
+        still = frozenset(after.waiting_for)
+        waited = tuple(name for name in waited if name not in still)
     acts = (*slowness.acts, *(Act(name, elapsed) for name in waited))
     if not ended:
         return replace(slowness, acts=acts)

@@ -338,7 +338,8 @@ class Round:
     @property
     def present(self) -> tuple[str, ...]:
         """The roster's names without the lost."""
-        return tuple(name for name in self.names if name not in self.lost)
+        lost = self.lost
+        return tuple(name for name in self.names if name not in lost)
 
     @property
     def behind(self) -> tuple[str, ...]:

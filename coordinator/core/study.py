@@ -62,6 +62,11 @@ class InvitedSilo:
     why: str = ""
     away: bool = False
 
+    def while_away(self, absent: frozenset[str]) -> InvitedSilo:
+        """Return the silo as it is while these are silent."""
+        away = self.name in absent
+        return self if away is self.away else replace(self, away=away)
+
 
 @dataclass(frozen=True)
 class Script:
@@ -292,8 +297,7 @@ def advance(state: Progress, event: Event, now: float) -> Outcome:
         if not set(state.needed) <= set(round_.invited):
             # Who is missing is worse than who is slow.
             round_ = open_round(_inviting(_without_those(round_, state.aside), state.needed), now)
-    silos = tuple(replace(silo, away=silo.name in round_.absent) for silo in state.silos)
-    state = replace(state, round=round_, silos=silos)
+    state = replace(state, round=round_, silos=tuple(silo.while_away(round_.absent) for silo in state.silos))
     if round_.phase is Phase.COMMITTED:
         state = _after_commit(state, round_, now)
     elif round_.phase is Phase.ABORTED:

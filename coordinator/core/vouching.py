@@ -30,7 +30,8 @@ def vouched(state: Round) -> tuple[Vouched, ...]:
     A silo that signed another content is not among them, so it never shares.
     """
     signed = [one.vouched for one in state.held if one.vouched and one.model == state.model]
-    votes = Counter(one.content for one in signed if one.silo not in state.lost)
+    lost = state.lost
+    votes = Counter(one.content for one in signed if one.silo not in lost)
     if not votes:
         return ()
     content = max(sorted(votes), key=votes.__getitem__)

@@ -1,8 +1,9 @@
 """What the coordinator must not forget, in a relational database: SQLite by default, PostgreSQL by URL.
 
-Every method is one transaction, durable when it returns. A database constraint makes a silo's content for a slot
-unique, so it can never be counted twice. Sealed bytes are in `spool`, not here. The coordinator never has decrypted
-values, so there are none here.
+Every method is one transaction, durable when it returns. A state is stored whole now and then, and in between as what
+has changed (`protos.changes`), so what an event writes does not grow with the roster. A database constraint makes a
+silo's content for a slot unique, so it can never be counted twice. Sealed bytes are in `spool`, not here. The
+coordinator never has decrypted values, so there are none here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.shortage import DatabaseShortError, database_told
 from coordinator.storage.upgrading import upgraded
-from protos import record
+from protos import changes, record
 from protos.messages import (
     Place,
     SignedPublication,
@@ -62,6 +64,15 @@ _studies = Table(
     Column("canonical", LargeBinary, nullable=False),
     Column("progress", String, nullable=False),
 )
+_changes = Table(
+    "changes",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("change", String, nullable=False),
+)
+"""What has changed since the whole state in `studies`, in order from 1. The process that stored the whole state has
+written all of it, so no change is read by another version's rules."""
 _created = Table(
     "created",
     _metadata,
@@ -138,11 +149,30 @@ class ContentConflictError(CoordinatorError):
     """The slot holds other bytes already. A silo may send only one byte string for a round, attempt and tensor."""
 
 
+_SINCE = "changed_since"
+"""A member of every whole state, beside the fields of `Progress`. A version that knows no changes refuses it, as it
+refuses every field that it does not know, and does not go on from an older state."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The state of a study as this process has stored it last."""
+
+    progress: Progress
+    whole: int
+    """Length of the whole state in `studies`."""
+    number: int = 0
+    """Changes since."""
+    length: int = 0
+    """Their length in all."""
+
+
 class Store:
     """The coordinator's database."""
 
     def __init__(self, url: str) -> None:
         """Open the database and make its tables if there are none. Raises `StoreError`."""
+        self._kept: dict[str, Kept] = {}
         try:
             self._engine = create_engine(url)
             if self._engine.dialect.name == "sqlite":
@@ -188,7 +218,7 @@ class Store:
             "study": script.study,
             "name": script.name,
             "canonical": canonical,
-            "progress": record.dump(progress),
+            "progress": _whole(progress),
         }
         try:
             with self._transaction() as connection:
@@ -203,8 +233,9 @@ class Store:
     ) -> None:
         """Store a study's new state, together with the phases that it ended and the figures that a silo published."""
         study = progress.script.study
+        before = self._kept.pop(study, None)  # if this fails, nobody knows what is stored: the next state is whole
         with self._transaction() as connection:
-            connection.execute(update(_studies).where(_studies.c.study == study).values(progress=record.dump(progress)))
+            kept = _store_state(connection, progress, before)
             for time in times:
                 connection.execute(
                     insert(_phases).values(
@@ -219,17 +250,25 @@ class Store:
             if published is not None:
                 place, signed = published
                 connection.execute(insert(_publications).values(**asdict(place), **asdict(signed)))
+        self._kept[study] = kept
 
     def load(self) -> list[Progress]:
-        """Return all studies in the order of their creation. Studies of version 0.1 come first, by name."""
+        """Return all studies in the order of their creation. Studies of version 0.1 come first, by name.
+
+        Raises `StoreDamagedError` if a change does not fit what it changes.
+        """
         query = (
-            select(_studies.c.progress)
+            select(_studies.c.study, _studies.c.progress)
             .outerjoin(_created, _created.c.study == _studies.c.study)
             .order_by(_created.c.id.nulls_first(), _studies.c.name)
         )
         with self._transaction() as connection:
             rows = connection.execute(query).all()
-        return [record.load(Progress, json.dumps(upgraded(json.loads(row.progress)))) for row in rows]
+            changed = connection.execute(select(_changes).order_by(_changes.c.study, _changes.c.number)).all()
+        found: dict[str, list[changes.Change]] = {row.study: [] for row in rows}
+        for row in changed:
+            found[row.study].append(json.loads(row.change))
+        return [_read_state(row.progress, found[row.study]) for row in rows]
 
     def canonical(self, study: str) -> bytes | None:
         """Return a study's canonical JSON, or None if the study is unknown."""
@@ -341,6 +380,36 @@ class Store:
     def engine(self) -> Engine:
         """The connection pool. The owner must dispose of it at the end."""
         return self._engine
+
+
+def _whole(progress: Progress) -> str:
+    return json.dumps(record.plain(progress) | {_SINCE: 0}, sort_keys=True)
+
+
+def _store_state(connection: Connection, progress: Progress, before: Kept | None) -> Kept:
+    """Store what has changed, or the whole state if that is shorter than all changes since."""
+    study = progress.script.study
+    if before is not None:
+        change = json.dumps(changes.difference(before.progress, progress))
+        if before.length + len(change) <= before.whole:
+            number = before.number + 1
+            connection.execute(insert(_changes).values(study=study, number=number, change=change))
+            return Kept(progress, before.whole, number, before.length + len(change))
+    text = _whole(progress)
+    connection.execute(update(_studies).where(_studies.c.study == study).values(progress=text))
+    connection.execute(delete(_changes).where(_changes.c.study == study))
+    return Kept(progress, len(text))
+
+
+def _read_state(text: str, changed: list[changes.Change]) -> Progress:
+    document = json.loads(text)
+    document.pop(_SINCE, None)  # versions up to 0.6 stored every state whole
+    try:
+        document = reduce(changes.applied, changed, document)
+    except ValueError as error:
+        msg = f"{error}; put the database back from a backup"
+        raise StoreDamagedError(msg) from None
+    return record.load(Progress, json.dumps(upgraded(document)))
 
 
 def _slot(header: UploadHeader) -> tuple[ColumnElement[bool], ...]:

@@ -96,4 +96,4 @@ def test_what_is_no_state_is_refused(mend):
 
 def test_what_has_no_json_form_is_refused():
     with pytest.raises(TypeError, match="set has no JSON form"):
-        record._plain(set())
+        record.plain(set())

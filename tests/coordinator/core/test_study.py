@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -50,7 +51,7 @@ from coordinator.core.study import (
 )
 from coordinator.work import work_in
 from policies.plan.quorum import least
-from protos import record
+from protos import changes, record
 from protos.messages import RINGS, Confirm, Part, Place, Tensor
 from protos.steps import SUM, Note, Task
 from support.rounds import (
@@ -483,6 +484,7 @@ class Federation(RuleBasedStateMachine):
             return
         assert effects[0] == Persist()
         assert effects.count(Persist()) == 1
+        assert changes.applied(json.loads(copy), changes.difference(before, after)) == json.loads(record.dump(after))
         assert after != before
         self.state = after
         self.notice(before, event, effects)

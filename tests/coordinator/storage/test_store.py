@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from dacite import UnexpectedDataError
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from coordinator.core.state import Phase
-from coordinator.core.study import Script, create, start
+from coordinator.core.study import Progress, Script, advance, create, start
 from coordinator.storage import checkpoints
-from coordinator.storage.store import ContentConflictError, Store, StoreError, StudyExistsError, _metadata
+from coordinator.storage.store import (
+    ContentConflictError,
+    Store,
+    StoreDamagedError,
+    StoreError,
+    StudyExistsError,
+    _metadata,
+)
+from coordinator.storage.upgrading import upgraded
+from protos import record
 from protos.messages import RINGS, Place, SignedPublication, Tensor, UploadHeader, note_slot
 from protos.status import PhaseTime, UploadSize
 from protos.steps import Note
-from support.rounds import LIMITS, SHA, STUDY
+from support.rounds import LIMITS, SHA, STUDY, wanted
 
 PLACE = Place(STUDY, 1, 2)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 8 << 30, SHA)
@@ -76,8 +87,8 @@ def test_studies_of_version_0_1_come_first_by_name(store):
         store.create(b"{}", one)
     with store.engine.begin() as connection:
         connection.execute(text("DROP TABLE created"))
-    upgraded = again(store)
-    upgraded.create(b"{}", progress("1" * 64, "a-new-one"))
+    newer = again(store)
+    newer.create(b"{}", progress("1" * 64, "a-new-one"))
     assert [one.script.name for one in again(store).load()] == ["study-4", "study-7", "study-9", "a-new-one"]
 
 
@@ -120,6 +131,118 @@ def test_state_and_times_are_saved_together(store, monkeypatch):
     with pytest.raises(AttributeError):
         store.save(progress(), [None])
     assert store.load() == [running], "half a change is none"
+
+
+def rows(store):
+    """(changes, whole states) that are stored, as texts."""
+    with store.engine.begin() as connection:
+        changed = connection.execute(text("SELECT change FROM changes ORDER BY number")).scalars().all()
+        return changed, connection.execute(text("SELECT progress FROM studies")).scalars().all()
+
+
+def lived():
+    """Every state of a study of many silos until its first round is over."""
+    silos = tuple(f"silo-{number:02}" for number in range(24))
+    state = create(Script(STUDY, "tiny", silos, 20, 1, True, ((Tensor.COUNTS,), (Tensor.HEADS,)), LIMITS, 1))
+    state, _ = start(state, 1.0)
+    yield state
+    while state.round.place.round == 0:
+        for event in wanted(state.round):
+            state, _ = advance(state, event, 2.0)
+            yield state
+
+
+def test_every_state_is_found_again_and_each_write_is_small(store):
+    states = list(lived())
+    store.create(b"{}", replace(states[0], round=None))
+    written = whole = 0
+    for number, state in enumerate(states):
+        before = rows(store)
+        store.save(state, [])
+        after = rows(store)
+        written += len(after[1][0]) if after[1] != before[1] else len(after[0][-1])
+        whole += len(record.dump(state))
+        if number % 20 == 0 or len(after[0]) < 2:
+            assert again(store).load() == [state]
+    assert again(store).load() == [states[-1]]
+    assert len(states) > 200
+    assert written < 0.1 * whole
+
+
+def test_changes_are_never_longer_than_the_whole_state(store):
+    store.create(b"{}", progress())
+    running, _ = start(progress(), 1.0)
+    seen = set()
+    for number in range(200):
+        store.save(replace(running, why=f"{number}" * 20), [])
+        changed, (whole,) = rows(store)
+        assert sum(map(len, changed)) <= len(whole)
+        seen.add(len(changed))
+    assert {0, 1, 2} <= seen, "now and then the whole state takes their place"
+
+
+def test_after_a_write_that_failed_the_state_is_stored_whole(store):
+    """A database that is away may have stored it all the same."""
+    store.create(b"{}", progress())
+    running, _ = start(progress(), 1.0)
+    store.save(running, [])
+    store.save(replace(running, why="one"), [])
+    assert len(rows(store)[0]) == 1
+    with pytest.raises(AttributeError):
+        store.save(replace(running, why="two"), [None])
+    store.save(replace(running, why="three"), [])
+    assert rows(store)[0] == []
+    assert again(store).load() == [replace(running, why="three")]
+
+
+def test_the_first_state_of_a_process_is_stored_whole(store):
+    """So a change is read by the version that wrote it, or by one that reads its whole state."""
+    store.create(b"{}", progress())
+    running, _ = start(progress(), 1.0)
+    for why in ("one", "two"):
+        store.save(replace(running, why=why), [])
+    assert len(rows(store)[0]) == 1
+    next_one = again(store)
+    next_one.load()
+    next_one.save(replace(running, why="three"), [])
+    assert rows(store)[0] == []
+    assert again(store).load() == [replace(running, why="three")]
+
+
+def test_two_studies_keep_their_changes_apart(store):
+    other = progress("6" * 64, "other")
+    for one in (progress(), other):
+        store.create(b"{}", one)
+        store.save(one, [])
+    for why in ("one", "two", "three"):
+        store.save(replace(progress(), why=why), [])
+        store.save(replace(other, why=why * 2), [])
+    assert again(store).load() == [replace(progress(), why="three"), replace(other, why="threethree")]
+
+
+def test_a_state_that_has_changes_is_no_state_for_a_version_without_them(store):
+    store.create(b"{}", progress())
+    (whole,) = rows(store)[1]
+    with pytest.raises(UnexpectedDataError, match="changed_since"):
+        record.load(Progress, json.dumps(upgraded(json.loads(whole))))
+
+
+def test_a_state_of_version_0_6_is_read(store):
+    store.create(b"{}", progress())
+    with store.engine.begin() as connection:
+        connection.execute(text("UPDATE studies SET progress = :it"), {"it": record.dump(progress())})
+        connection.execute(text("DROP TABLE changes"))
+    assert again(store).load() == [progress()]
+
+
+def test_a_change_that_does_not_fit_is_damage(store):
+    store.create(b"{}", progress())
+    for why in ("one", "two"):
+        store.save(replace(progress(), why=why), [])
+    with store.engine.begin() as connection:
+        connection.execute(text("""UPDATE changes SET change = '{"fields": {"other": {"value": 1}}}'"""))
+    with pytest.raises(StoreDamagedError, match=r"does not fit .* put the database back from a backup"):
+        store.load()
 
 
 def test_a_slot_is_filled_once(store):
