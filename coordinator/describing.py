@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from coordinator.core import missed
 from coordinator.core import study as studies
@@ -21,6 +21,11 @@ from coordinator.storage.shortage import Shortage
 from protos.bounds import sentence
 from protos.messages import Place, Tensor
 from protos.status import MemberStatus, PhaseTime, StudyStatus
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Texts = TypeVar("_Texts", bound="DataclassInstance")
 
 _BRIEF = 200
 _NO_DATA = "it has no data for the study yet; the hospital may give it some (`fedward-silo study approve`)"
@@ -90,13 +95,20 @@ def brief(status: StudyStatus) -> StudyStatus:
 
 def in_sentences(progress: Progress) -> Progress:
     """Return a study whose stored texts are sentences: an older version stored what silos wrote at any length."""
-    silos = tuple(replace(silo, why=sentence(silo.why)) for silo in progress.silos)
+    silos = tuple(_in_sentences(silo, "why") for silo in progress.silos)
     round_ = progress.round
     if round_ is not None:
-        refusals = tuple(replace(one, explanation=sentence(one.explanation)) for one in round_.refusals)
-        losses = tuple(replace(one, why=sentence(one.why)) for one in round_.losses)
+        refusals = tuple(_in_sentences(one, "explanation") for one in round_.refusals)
+        losses = tuple(_in_sentences(one, "why") for one in round_.losses)
         round_ = replace(round_, why=sentence(round_.why), refusals=refusals, losses=losses)
     return replace(progress, silos=silos, why=sentence(progress.why), round=round_)
+
+
+def _in_sentences(value: _Texts, field: str) -> _Texts:
+    """Return the value itself if its text is a sentence, so that nothing seems to have changed."""
+    text = getattr(value, field)
+    short_ = sentence(text)
+    return value if short_ == text else replace(value, **{field: short_})
 
 
 def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], now: float) -> list[PhaseTime]:
@@ -137,22 +149,35 @@ def newly_signed(before: Progress, after: Progress) -> tuple[Place, Tensor, tupl
     return (now.place, then.tensor, then.survivors) if signed and now.phase is not Phase.SIGN else None
 
 
-def measure(metrics: CoordinatorMetrics, all_studies: Collection[Progress]) -> None:
-    """Set the gauges of all studies."""
+def measure(
+    metrics: CoordinatorMetrics, all_studies: Collection[Progress], changed: tuple[Progress, Progress] | None = None
+) -> None:
+    """Set the gauges of all studies, or of the one that has `changed` (before, after), which is one of them."""
     lives = [progress.life for progress in all_studies]
     for life in Life:
         metrics.studies.labels(life).set(lives.count(life))
-    for progress in all_studies:
+    for progress in all_studies if changed is None else changed[1:]:
         study = progress.script.study[:SHORT]
         metrics.info.labels(study, progress.script.name).set(1)
         if progress.round is not None:
             metrics.round.labels(study).set(progress.round.place.round)
             metrics.waiting.labels(study).set(len(_waiting_for(progress)))
             metrics.away.labels(study).set(len(progress.away) if progress.life in studies.LIVE else 0)
-            for silo in progress.script.silos:
-                taken = progress.slowness.of(silo)
-                metrics.slow.labels(study, silo).set(taken.seconds)
-                metrics.silent.labels(study, silo).set(taken.attempts)
+            if changed is None or _may_differ(*changed):
+                _measure_slowness(metrics, study, progress)
+
+
+def _may_differ(before: Progress, after: Progress) -> bool:
+    """Whether what each silo has taken may have changed: an event seldom does that, and there are many silos."""
+    return before.round is None or before.slowness.taken is not after.slowness.taken
+
+
+def _measure_slowness(metrics: CoordinatorMetrics, study: str, progress: Progress) -> None:
+    known = {one.silo: one for one in progress.slowness.taken}
+    for silo in progress.script.silos:
+        taken = known.get(silo) or progress.slowness.of(silo)
+        metrics.slow.labels(study, silo).set(taken.seconds)
+        metrics.silent.labels(study, silo).set(taken.attempts)
 
 
 def where(place: Place) -> dict[str, object]:

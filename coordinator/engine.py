@@ -509,7 +509,7 @@ class Engine:
         for effect in effects:
             if not isinstance(effect, Persist):
                 self._perform(effect)
-        self._measure()
+        self._measure((before, after))
         self._changed.notify_all()
 
     def _perform(self, effect: Add | Clear | Lost) -> None:
@@ -640,8 +640,8 @@ class Engine:
         if after.away != before.away:
             log.info("silos away", study=after.script.study, silos=after.away)
 
-    def _measure(self) -> None:
-        measure(self._metrics, self._progress.values())
+    def _measure(self, changed: tuple[Progress, Progress] | None = None) -> None:
+        measure(self._metrics, self._progress.values(), changed)
 
 
 def _require_bounds(study: Study) -> None:

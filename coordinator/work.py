@@ -88,7 +88,8 @@ def parts_in(round_: Round) -> tuple[Part, ...]:
     givers = _participants(round_) if round_.phase in (Phase.CHECK, Phase.GATHER) else ("", *round_.names)
     if round_.phase is Phase.EXAMINE and round_.complaint is not None:
         givers = (round_.complaint.owner,)
-    return tuple(part for part in round_.parts if part.kind in kinds and part.silo in givers)
+    among = frozenset(givers)
+    return tuple(part for part in round_.parts if part.kind in kinds and part.silo in among)
 
 
 def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:

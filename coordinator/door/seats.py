@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import TypeVar
+
+_Key = TypeVar("_Key")
 
 CALLS = 8
 """Most calls of one certificate at once."""
@@ -38,11 +41,18 @@ class Seats:
     def leave(self, caller: str, method: str) -> None:
         """Count a call that has ended."""
         with self._guard:
-            self._taken[caller] -= 1
-            self._by_method[caller, method] -= 1
-            self._taken, self._by_method = +self._taken, +self._by_method  # who has no call left is not kept
+            _give_back(self._taken, caller)
+            _give_back(self._by_method, (caller, method))
 
     def taken(self, caller: str) -> int:
         """Return how many calls a caller has in flight."""
         with self._guard:
             return self._taken[caller]
+
+
+def _give_back(counts: Counter[_Key], key: _Key) -> None:
+    """Count one less. Who has no call left is not kept."""
+    if counts[key] > 1:
+        counts[key] -= 1
+    else:
+        del counts[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from coordinator.core.events import Passed, Restarted, Returned, RoundStopped
 from coordinator.core.missed import Missed
 from coordinator.core.slowness import Slowness, Taken
 from coordinator.core.state import Loss, Phase
-from coordinator.core.study import Life, Script, advance, create, pause, resume, start
+from coordinator.core.study import Life, Script, advance, create, forgive, pause, resume, start
 from coordinator.describing import (
     brief,
     describe,
@@ -211,6 +212,37 @@ def test_the_gauges_say_what_the_status_says():
     over = replace(state, life=Life.ABORTED)
     measure(metrics, [over])
     assert value("fedward_coordinator_silos_away", {"study": study}) == 0.0, "nobody is missed in a study that is over"
+
+
+def gauges(metrics):
+    found = [family for family in metrics.registry.collect() if family.type == "gauge"]
+    return {(one.name, *one.labels.values()): one.value for family in found for one in family.samples}
+
+
+def test_what_an_event_changes_is_measured_as_the_whole_state_would_be():
+    by_event, whole = CoordinatorMetrics(), CoordinatorMetrics()
+    state, now, costs = create(Script(STUDY, "tiny", FIVE, 3, 1, True, PLAN, LIMITS, 99)), 0.0, []
+    measure(by_event, [state])
+    for number in range(60):
+        before, now = state, now + 1.0
+        if state.life is Life.CREATED:
+            state, _ = start(state, now)
+        elif number % 17 == 16 and state.round.phase is not Phase.WAIT:
+            now = state.round.deadline
+            state, _ = advance(state, Passed(), now)
+        elif state.round.phase is Phase.WAIT:
+            state, _ = advance(state, Returned(state.round.unanswered[0]), now)
+        elif number == 50:
+            state, _ = forgive(state, state.slowness.taken[0].silo)
+        else:
+            event = next(iter(wanted(state.round)), None) or Returned(min(state.round.absent))
+            state, _ = advance(state, event, now)
+        measure(by_event, [state], (before, state))
+        measure(whole, [state])
+        assert gauges(by_event) == gauges(whole)
+        costs.append(sum(one.seconds + one.attempts for one in state.slowness.taken))
+    assert 0 in costs
+    assert any(later < earlier for earlier, later in itertools.pairwise(costs)), "what was forgiven is told too"
 
 
 def test_a_place_in_the_log():

@@ -36,4 +36,6 @@ def test_what_is_taken_is_never_above_the_limits_and_all_comes_back(steps):
             assert all(mine.count(name) <= LONG_CALLS for name in LONG)
     for call in held:
         seats.leave(*call)
+    assert not seats._taken, "who has no call left is not kept"
+    assert not seats._by_method
     assert [seats.taken(caller) for caller in "abc"] == [0, 0, 0]
