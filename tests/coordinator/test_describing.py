@@ -232,7 +232,7 @@ def test_what_an_event_changes_is_measured_as_the_whole_state_would_be():
             state, _ = advance(state, Passed(), now)
         elif state.round.phase is Phase.WAIT:
             state, _ = advance(state, Returned(state.round.unanswered[0]), now)
-        elif number == 50:
+        elif number == 40:
             state, _ = forgive(state, state.slowness.taken[0].silo)
         else:
             event = next(iter(wanted(state.round)), None) or Returned(min(state.round.absent))
