@@ -591,6 +591,14 @@ def test_if_too_few_reveals_are_of_use_who_has_signed_one_that_is_not_is_the_cul
     assert refused.value.culprit == "north"  # everybody says the same
 
 
+def test_whoever_holds_the_same_notes_has_the_same_digest_of_them(trio):
+    held = trio.held["north"]
+    digest = notes_digest(held, THREE)
+    assert digest == notes_digest(dict(reversed(held.items())), [*THREE, *reversed(THREE)])
+    assert digest != notes_digest(held, THREE[:2])
+    assert digest != notes_digest({**held, "west": held["south"]}, THREE)
+
+
 def recovered_with(trio, note, owner, survivors, participants=THREE):
     """What the survivors recover when `owner` has dealt this note."""
     held = {me: {**trio.held[me], owner: trio.read(note, owner, me)} for me in THREE}

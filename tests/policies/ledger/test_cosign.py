@@ -7,6 +7,7 @@ import os
 import resource
 import tempfile
 from dataclasses import FrozenInstanceError, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.accounting import accountant, totals
-from policies.errors import CosignError, LedgerRolledBackError, LedgerWriteError
+from policies.errors import CosignError, LedgerRolledBackError, LedgerShortError, LedgerWriteError
 from policies.ledger.chain import Entry, Genesis, genesis_row, next_entry
 from policies.ledger.cosign import (
     MAX_BYTES,
@@ -302,6 +303,16 @@ def test_an_unknown_gap_is_the_whole_budget_and_a_foreign_checkpoint_is_refused(
         gap(GENESIS, grown((), 40.0), [foreign])
 
 
+def test_of_two_checkpoints_of_one_history_the_one_that_lacks_more_is_charged_for_each_kind():
+    """The elder names no later entry that the ledger has, so all that it counts may be missing."""
+    whole = grown((), *(float(noise) for noise in range(40, 48)))
+    elder = stated(whole[:6])
+    elder = replace(elder, anchors=elder.anchors[:1])
+    later = stated(whole, (elder.head,))
+    assert gap(GENESIS, whole[:4], [later]) == totals.merged(costs(whole[4:]))
+    assert gap(GENESIS, whole[:4], [later, elder]) == totals.merged(costs(whole))
+
+
 def test_a_recovery_stands_for_what_it_covers():
     entries = grown((), *NOISES)
     last = stated(entries)
@@ -332,6 +343,23 @@ def test_the_latest_of_each_signer_is_kept(kept, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.db.countersigned.json"]
 
 
+def test_each_is_kept_with_the_time_at_which_it_came_first(kept, monkeypatch):
+    now = []
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, zone):
+            return now[-1].astimezone(zone)
+
+    monkeypatch.setattr("policies.ledger.cosign.datetime", Clock)
+    first, second = stated(grown((), 40.0)), stated(grown((), 40.0, 55.0))
+    for hour, item in enumerate((first, first, second)):
+        now.append(datetime(2026, 1, 31, hour, tzinfo=UTC))
+        kept.keep([signed(item)], lambda _: True)
+        came = kept.latest()[0].received
+        assert came == f"2026-01-31T0{2 if item is second else 0}:00:00+00:00"
+
+
 def test_after_a_recovery_a_lower_entry_is_the_later_one(kept):
     entries = grown((), *NOISES)
     old = stated(entries)
@@ -347,13 +375,20 @@ def test_a_full_disk_keeps_what_was_kept(kept, tmp_path):
     before = kept.latest()
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
-        with pytest.raises(LedgerWriteError, match="the earlier ones are still there"):
+        with pytest.raises(LedgerShortError, match="the earlier ones are still there"):
             kept.keep([signed(stated(grown((), *NOISES)))])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert kept.latest() == before
     kept.keep([signed(stated(grown((), *NOISES)))])
     assert kept.latest() != before
+
+
+def test_a_folder_that_is_gone_is_no_shortage(tmp_path):
+    (tmp_path / "gone").touch()
+    with pytest.raises(LedgerWriteError) as caught:
+        CosignatureFile(tmp_path / "gone" / "ledger.db").keep([signed(stated(grown((), 40.0)))])
+    assert type(caught.value) is LedgerWriteError
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '[{"checkpoint": {}}]', "[" * 100_000, "\x00"])
