@@ -196,6 +196,14 @@ BENCHES: Final = (
         "3 minutes",
     ),
     Bench(
+        "silos",
+        "bench.speed.silos",
+        "What a study costs its coordinator from 16 to 128 silos: steps, stored states, metrics",
+        "2 minutes",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "revocation",
         "bench.speed.revocation",
         "Seconds from a revocation to the coordinator's first refusal",

@@ -1,0 +1,161 @@
+"""What a study costs its coordinator as its silos grow: steps, stored states, metrics, without the wire.
+
+Every event of a study of two rounds goes through the pure step, the store (SQLite in memory's folder, where there is
+one) and the gauges, as in `coordinator.engine`. CPU time of one thread, bytes that the process wrote. Beside it stands
+what storing every state whole costs, as up to version 0.6. An exponent is that of the fitted power of the number of
+silos.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bench.table import Criterion, judge
+from coordinator.core.events import Added, Answered, Confirmed, Event, Uploaded
+from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits, Round
+from coordinator.core.study import Life, Progress, Script, advance, create, start
+from coordinator.describing import in_sentences, measure
+from coordinator.metrics import CoordinatorMetrics
+from coordinator.storage.store import Store
+from protos import record
+from protos.messages import Answer, Confirm, Member, Part, Tensor, UploadHeader
+from protos.steps import SUM, Note
+
+SILOS: Final = (16, 32, 64, 128)
+WANTED: Final = 1.15
+STUDY: Final = "5" * 64
+SHA: Final = "a" * 64
+LIMITS: Final = PhaseLimits(offer=60.0, keys=60.0, train=600.0, open=60.0, solve=60.0)
+CERTIFICATE: Final = b"c" * 1400
+"""As long as one in PEM."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of a name of its own is made there
+
+
+@dataclass(frozen=True)
+class EventCost:
+    """Of one study."""
+
+    silos: int
+    events: int
+    cpu: float
+    """Seconds."""
+    written: float
+    """MB."""
+    whole_cpu: float
+    """Seconds that writing every state whole takes, without the database."""
+    whole: float
+    """MB of every state."""
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--silos", type=int, nargs="+", default=SILOS)
+    costs = [cost_of(silos) for silos in arguments.parse_args().silos]
+    figures = []
+    for one in costs:
+        now = f"{one.cpu:.2f} CPU s, {one.written:.1f} MB written"
+        whole = f"states whole: {one.whole_cpu:.1f} CPU s, {one.whole:.0f} MB"
+        figures.append(Criterion(f"{one.silos} silos, {one.events} events", "shown", f"{now} ({whole})", met=True))
+    for name in ("cpu", "written", "whole_cpu", "whole"):
+        slope = exponent(costs, name)
+        judged = not name.startswith("whole")
+        wanted = f"<= n^{WANTED}" if judged else "shown"
+        figures.append(Criterion(f"{name} grows with", wanted, f"n^{slope:.2f}", met=slope <= WANTED or not judged))
+    return judge("silos", figures, [asdict(one) for one in costs])
+
+
+def exponent(costs: list[EventCost], name: str) -> float:
+    """Of the power of the number of silos that fits best."""
+    values = [max(getattr(one, name), 1e-9) for one in costs]
+    return float(np.polyfit(np.log([one.silos for one in costs]), np.log(values), 1)[0])
+
+
+def cost_of(silos: int) -> EventCost:
+    """Run a study without the wire, and count."""
+    names = tuple(f"silo-{number:03}" for number in range(silos))
+    script = Script(STUDY, "bench", names, silos - 2, 1, True, ((Tensor.COUNTS,), (Tensor.HEADS,)), LIMITS, 1)  # noqa: FBT003
+    metrics, spent, whole = CoordinatorMetrics(), Clock(), Clock()
+    size = events = 0
+    with tempfile.TemporaryDirectory(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        store = Store.in_folder(Path(folder) / "data")
+        state = create(script)
+        store.create(b"{}", state)
+        begun = written()
+        state, _ = start(state, 1.0)
+        store.save(state, [])
+        while (event := next_event(state)) is not None:
+            events += 1
+            with spent:
+                before = state
+                state = in_sentences(advance(state, event, 2.0)[0])
+                store.save(state, [])
+                measure(metrics, [state], (before, state))
+            with whole:
+                size += len(record.dump(state))
+        sent = written() - begun
+        store.engine.dispose()
+    return EventCost(silos, events, spent.seconds, sent / 1e6, whole.seconds, size / 1e6)
+
+
+class Clock:
+    """CPU seconds of the blocks that it is around."""
+
+    def __init__(self) -> None:
+        self.seconds, self._began = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.process_time() - self._began
+
+
+def written() -> int:
+    """Bytes that this process has written."""
+    lines = Path("/proc/self/io").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
+
+
+def next_event(progress: Progress) -> Event | None:
+    """What the study waits for next; None if it is over."""
+    state = progress.round
+    if progress.life is not Life.RUNNING or state is None:
+        return None
+    return event_of(state, next(iter(state.waiting_for), ""))
+
+
+def event_of(state: Round, silo: str) -> Event:
+    """What one silo does in a phase; the coordinator's own sum while it adds."""
+    place, phase = state.place, state.phase
+    if phase is Phase.ADD:
+        return Added(Part(SUM, "", 65536, SHA))
+    if phase is Phase.OFFER:
+        own = sha256(silo.encode()).digest()
+        member = Member(silo, CERTIFICATE, own, own * 37, own * 2)
+        return Answered(silo, Answer(place, own.hex(), member=member, model=state.expected))
+    if phase in CONFIRMED:
+        own, holds = os.urandom(72), phase in (Phase.OPEN, Phase.ADOPT)
+        signature, vouch = own if phase is Phase.SIGN else b"", own if holds else b""
+        content = SHA if holds else ""
+        said = Confirm(place, CONFIRMED[phase], state.tensor, "m", signature=signature, content=content, vouch=vouch)
+        return Confirmed(silo, said, CERTIFICATE)
+    note = COLLECTED.get(phase) or RELAYED.get(phase)
+    if note is None:
+        return Uploaded(UploadHeader(place, "ckks", state.tensor, silo, 9, 1000, SHA), os.urandom(64))
+    tensor = state.tensor if note is Note.REVEAL else None
+    return Uploaded(UploadHeader(place, note, tensor, silo, 0, 1000, SHA), os.urandom(64))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
