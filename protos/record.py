@@ -34,6 +34,8 @@ def plain(value: object) -> Any:  # any JSON
         return [plain(item) for item in sorted(value)]
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if value is None or isinstance(value, str | int | float):

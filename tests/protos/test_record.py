@@ -28,12 +28,21 @@ class Outer:
     inners: tuple[Inner, ...]
     names: frozenset[str] = field(default=frozenset())
     score: float = 0.0
+    by_name: dict[str, Inner] = field(default_factory=dict)
 
 
 inners = st.builds(Inner, st.binary(max_size=5), st.none() | st.sampled_from(Colour))
 
 
-@given(st.builds(Outer, st.lists(inners, max_size=3).map(tuple), st.frozensets(st.text(max_size=3)), st.floats(0, 1)))
+@given(
+    st.builds(
+        Outer,
+        st.lists(inners, max_size=3).map(tuple),
+        st.frozensets(st.text(max_size=3)),
+        st.floats(0, 1),
+        st.dictionaries(st.text(max_size=3), inners, max_size=2),
+    )
+)
 def test_a_value_survives_unchanged(value):
     text = record.dump(value)
     again = record.load(Outer, text)
