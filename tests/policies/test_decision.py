@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.accounting import accountant
-from policies.decision import decide, decide_continued
+from policies.decision import _rounds, decide, decide_continued
 from policies.documents.policy import Policy
 from policies.documents.study import read_stored
 from policies.documents.unaccountable import WISHES
@@ -243,6 +243,21 @@ def test_rounds_of_one_price_are_one_reason(refusal):
     dear = [text for reason, text in refused.reasons if reason is Reason.EPSILON_PER_ROUND]
     assert len(dear) == 5
     assert any(text.startswith("rounds 1 to 2 of study.heads would each cost epsilon 0.3791") for text in dear)
+    assert [" would each cost " in text for text in dear] == [text.startswith("rounds ") for text in dear]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [([4], "round 4"), ([0, 1], "rounds 0 to 1"), ([1, 2, 3, 5, 7, 8, 9], "rounds 1 to 3, 5, 7 to 9")],
+)
+def test_rounds_are_told_by_their_runs(numbers, words):
+    assert _rounds(numbers) == words
+
+
+def test_a_study_whose_sums_too_few_could_open_is_refused(refusal):
+    refused = refusal(None, {"privacy.mode": "local", "min_silos": 2})
+    texts = [text for reason, text in refused.reasons if reason is Reason.TOO_FEW_SILOS]
+    assert any("so that no two different sums of a tensor can be opened" in text for text in texts)
 
 
 @pytest.mark.parametrize("row", REFUSALS, ids=lambda row: row[0].value)
@@ -439,7 +454,10 @@ def test_only_what_is_drawn_anew_counts_again_against_the_cap_of_a_round(make_po
     with pytest.raises(Refused, match="in 2 charged attempts"):
         decide(make_policy({"limits.round_epsilon": (once + both) / 2, "limits.study_epsilon": 4.0}), twice, **call)
     local = make_study({"heads.pooled_noise": 8, "privacy.mode": "local"})
-    decide(make_policy({"limits.round_epsilon": (once + both) / 2, "limits.study_epsilon": 4.0}), local, **call)
+    between = make_policy({"limits.round_epsilon": (once + both) / 2, "limits.study_epsilon": 4.0})
+    decide(between, local, **call)
+    with pytest.raises(Refused, match=r"round 1 of .* in 2 charged attempts"):
+        decide(between, local, **call, renewed=1)
 
 
 def test_an_allowed_digest_lets_its_study_in_and_no_other(make_policy, make_study):

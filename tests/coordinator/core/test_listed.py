@@ -119,6 +119,12 @@ def test_who_is_missed_too_long_has_left_for_good_and_the_others_void_the_list(m
     assert state.life is Life.RUNNING
 
 
+def test_who_has_left_before_keeps_its_own_reason(missed):
+    left = tuple(replace(one, why="refuses") if one.name == "elm" else one for one in missed.silos)
+    state, _ = expire(replace(missed, silos=left), LATER + LISTED_SECONDS)
+    assert {one.name: one.why for one in state.silos if one.why} == {"elm": "refuses"}
+
+
 def test_if_too_few_are_left_without_it_the_study_ends_by_its_name(missed):
     small = replace(missed, script=replace(missed.script, min_silos=4))
     state, _ = expire(small, LATER + LISTED_SECONDS)

@@ -1695,6 +1695,11 @@ def test_who_has_no_data_yet_keeps_its_place_and_is_asked_again_after_a_pause():
     assert after(again, accept(P, WEST), now=later).phase is Phase.GREET
 
 
+def test_a_round_that_nobody_could_open_waits_for_no_data():
+    state = after(offer(colluders=3), accept(P, NORTH), accept(P, SOUTH), lacks_data(WEST))
+    assert state.phase is Phase.ABORTED
+
+
 def test_a_round_goes_on_without_who_has_no_data_if_the_others_suffice():
     state = after(offer(colluders=0), accept(P, NORTH), accept(P, SOUTH), lacks_data(WEST))
     assert (state.phase, state.names, state.absent) == (Phase.GREET, (NORTH, SOUTH), {WEST})

@@ -287,6 +287,18 @@ def test_what_cannot_be_paused_or_resumed(state, move, sentence):
         move(state, "x", 2.0) if move is pause else move(state, 2.0)
 
 
+@pytest.mark.parametrize("state", [started(), abort(create(script()), "x", 1.0)[0], pause(started(), "x", 1.0)[0]])
+def test_only_a_created_study_can_be_started(state):
+    with pytest.raises(StudyStateError, match=f"the study is {state.life}; only a created study can be started"):
+        start(state, 2.0)
+
+
+def test_a_study_whose_sums_nobody_could_open_asks_everybody():
+    """A study of an earlier version may be so. It ends by name when it begins, and has a status until then."""
+    state = create(script(colluders=3))
+    assert state.asked == SILOS
+
+
 def test_time_without_coordinator_does_not_count():
     state = until(started(), lambda s: s.round.phase is Phase.GATHER)
     again, effects = restart_clock(state, 500.0)
