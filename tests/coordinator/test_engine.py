@@ -1098,3 +1098,34 @@ def test_an_engine_whose_clock_gets_no_turn_counts_as_stuck(engine, monkeypatch)
     with engine._changed:
         until(lambda: not engine.passes())
     until(engine.passes)
+
+
+def test_a_study_is_named_by_its_name_or_by_the_beginning_of_one_digest_alone(make_engine):
+    engine = make_engine()
+    digests = {}
+    for number in range(17):  # two of them begin alike
+        study = tiny_study(name=f"study-{number}")
+        digests[engine.create(study.canonical())] = study.name
+    first = [digest[0] for digest in digests]
+    twice = next(digit for digit in first if first.count(digit) > 1)
+    with pytest.raises(UnknownStudyError, match=f"{first.count(twice)} studies match {twice!r}"):
+        engine.status(twice)
+    for digest, name in digests.items():
+        assert engine.status(digest[:12]).name == engine.status(name).name == name
+
+
+@pytest.mark.parametrize(("evidence", "there"), [(b"key", True), (b"key", False), (b"", True)])
+def test_who_lied_is_asked_of_the_note_and_the_key_alone(make_engine, tmp_path, monkeypatch, evidence, there):
+    engine, note, asked = make_engine(), tmp_path / "note", []
+    if there:
+        note.write_bytes(b"the note")
+    monkeypatch.setattr(engine, "_round", lambda place: place)
+    monkeypatch.setattr(
+        engine._spool, "complete", lambda *where: note if where[1:] == ("note-shares", "south") else None
+    )
+    monkeypatch.setattr("coordinator.engine.liar_of", lambda *given: asked.append(given) or "south")
+    shown = {"evidence": evidence, "signature": b"signed"} if evidence else {}
+    said = Confirm(PLACE, Task.CHECK, dispute="recovery", explanation="x", culprit="south", **shown)
+    both = bool(evidence and there)
+    assert engine._liar("north", said) == ("south" if both else "")
+    assert asked == ([(PLACE, "north", said, b"the note")] if both else [])

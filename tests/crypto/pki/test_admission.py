@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -56,6 +57,15 @@ def test_a_token_that_was_changed_anywhere_promises_nothing_else(place, characte
     except (EnrolmentError, CertificateError):
         return
     assert (replace(token.admission, signature=b""), token.secret) == (replace(admission(), signature=b""), SECRET)
+
+
+def test_a_token_in_other_characters_is_no_token():
+    """Only one line stands for a token, so what was copied wrongly is noticed."""
+    text = Token(admission(), SECRET).text().removeprefix("fedward1.")
+    body = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    for spaced in (body.replace(b"{", b"{ ", 1), body + b" "):
+        with pytest.raises(EnrolmentError, match="no whole token"):
+            Token.parse("fedward1." + base64.urlsafe_b64encode(spaced).decode().rstrip("="))
 
 
 @pytest.mark.parametrize("text", ["", "fedward1.", "fedward1.e30", "fedward2.e30", "fedward1." + "A" * 70_000])

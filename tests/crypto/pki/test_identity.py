@@ -27,6 +27,7 @@ def test_a_uri_reads_back(role, name):
         "fedward://silo/a-",
         "fedward://root/a",
         "FEDWARD://silo/a",
+        "silo/a",
         "https://silo/a",
         "fedward://fedward://silo/a",
         "fedward://silo/" + "a" * 64,

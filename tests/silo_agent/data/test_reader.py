@@ -10,7 +10,7 @@ import pytest
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.errors import DataError, Faults, Reasons
-from silo_agent.data.reader import ColumnReader, empty_records, read_records
+from silo_agent.data.reader import ColumnReader, _scaled, empty_records, read_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Table, Written
 from support.images import study_document, write_png, write_sites
@@ -523,6 +523,47 @@ def test_whose_a_record_is_follows_from_the_cells_as_they_stand(read):
     rows = make_schema(patient=None)
     given = {"schema": rows, "identified_by": ("id", "age")}
     assert read(*SAME_ROWS, written=with_codes, **given).identities == read(*SAME_ROWS, **given).identities
+
+
+def test_of_whoever_has_withdrawn_nothing_is_read(read, tmp_path):
+    rows = ("p1,50,10,f,yes,A,1", "p2,70,10,m,yes,A,0", "p1,x,10,f,yes,A,1")
+    with pytest.raises(DataError):
+        read(*rows)
+    path, schema = tmp_path / "site.csv", make_schema()
+    reading = read_records(path, schema, withdrawn={"p1"})
+    assert (reading.records.identities, reading.left_out, reading.total) == (("p2",), 0, 0)
+    assert read_records(path, schema, withdrawn=()).kept == 2
+    alone = make_schema(patient=None)
+    known = read_records(path, alone, ("id",)).records.identities
+    assert read_records(path, alone, ("id",), withdrawn=known[:1]).records.identities == known[1:]
+    assert read_records(path, alone, withdrawn={"p1"}).kept == 2, "whoever nobody identified cannot have withdrawn"
+
+
+def test_some_records_are_enough_and_none_of_some_is_an_error(read, tmp_path):
+    read(GOOD)
+    path, good, bad = tmp_path / "site.csv", GOOD, GOOD.replace("50", "x")
+    for rows, kept in (((good, bad), 1), ((good,), 1), ((), 0)):
+        path.write_text("\n".join((HEADER, *rows)) + "\n")
+        assert len(read_records(path, make_schema()).some()) == kept
+    path.write_text(f"{HEADER}\n{bad}\n")
+    with pytest.raises(DataError):
+        read_records(path, make_schema()).some()
+
+
+def test_a_column_is_spelt_as_the_study_means_it(read, tmp_path):
+    read(*SAME_ROWS)
+    path = tmp_path / "site.csv"
+    plain = read_records(path, make_schema()).cells("age")
+    own = read_records(path, make_schema(), written=Written(",", (), None, {"age": {"50": "70"}})).cells("age")
+    assert "50" in plain
+    assert own == ["70" if cell == "50" else cell for cell in plain]
+
+
+@pytest.mark.parametrize("value", [-1e300, 1e300])
+def test_a_number_that_cannot_be_scaled_raises_on_both_sides(value):
+    feature = NumericFeature.model_construct(minimum=0.0, maximum=1e-300, scale="linear")
+    with pytest.raises((FloatingPointError, OverflowError)):
+        _scaled(feature, value)
 
 
 def test_a_fault_quotes_what_stands_in_the_file(read):

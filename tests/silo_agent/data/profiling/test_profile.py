@@ -32,6 +32,11 @@ def test_everything_is_counted_by_column_and_by_domain(tmp_path):
     assert "45" not in repr(found)
 
 
+def test_lines_and_records_that_are_left_out_add_up(tmp_path):
+    found = profile(written(tmp_path, "p1,a,20,5,1", "p2,a,x,5,1", "p3,a"), tiny_study().data, (), WRITTEN)
+    assert (found.rows, found.kept, found.left_out, found.broken) == (3, 1, 2, 1)
+
+
 def test_a_cell_that_is_both_domain_and_feature_is_counted_once(tmp_path):
     by_age = [{"column": "age", "edges": [50], "names": ["a", "b"]}]
     schema = tiny_study(data={"domain": by_age}).data
