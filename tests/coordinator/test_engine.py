@@ -1114,7 +1114,7 @@ def test_a_study_is_named_by_its_name_or_by_the_beginning_of_one_digest_alone(ma
         assert engine.status(digest[:12]).name == engine.status(name).name == name
 
 
-@pytest.mark.parametrize(("evidence", "there"), [(b"key", True), (b"key", False), (b"", True)])
+@pytest.mark.parametrize(("evidence", "there"), [(bytes(64), True), (bytes(64), False), (b"", True)])
 def test_who_lied_is_asked_of_the_note_and_the_key_alone(make_engine, tmp_path, monkeypatch, evidence, there):
     engine, note, asked = make_engine(), tmp_path / "note", []
     if there:
