@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -57,7 +58,29 @@ def test_a_program_that_stands_still_gives_no_sign_of_life(manager, monkeypatch)
     assert said(manager) == ["READY=1", "STOPPING=1"]
 
 
-@pytest.mark.parametrize("asked", [{}, {"WATCHDOG_USEC": "3000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}])
+def watchdogs():
+    return [thread for thread in threading.enumerate() if thread.name == "watchdog"]
+
+
+def test_the_sign_of_life_ends_with_the_program_and_never_holds_it_up(manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "3000000")
+    with notified():
+        (thread,) = watchdogs()
+        assert thread.daemon
+    assert watchdogs() == []
+    assert said(manager) == ["READY=1", "STOPPING=1"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"WATCHDOG_USEC": "3000", "WATCHDOG_PID": "1"},
+        {"WATCHDOG_USEC": "3000", "WATCHDOG_PID": f"{2**31}"},
+        {"WATCHDOG_USEC": "-3000"},
+        {"WATCHDOG_USEC": "soon"},
+    ],
+)
 def test_without_a_watchdog_no_sign_of_life_is_sent(manager, monkeypatch, asked):
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
