@@ -255,9 +255,10 @@ def test_rounds_are_told_by_their_runs(numbers, words):
 
 
 def test_a_study_whose_sums_too_few_could_open_is_refused(refusal):
-    refused = refusal(None, {"privacy.mode": "local", "min_silos": 2})
+    refused = refusal({"limits.clip": 0.5}, {"privacy.mode": "local", "min_silos": 2, "encoder.clip": 0.7})
     texts = [text for reason, text in refused.reasons if reason is Reason.TOO_FEW_SILOS]
     assert any("so that no two different sums of a tensor can be opened" in text for text in texts)
+    assert len(refused.reasons) > len(texts), "the other reasons are told as well"
 
 
 @pytest.mark.parametrize("row", REFUSALS, ids=lambda row: row[0].value)

@@ -228,7 +228,7 @@ def test_nobody_who_was_met_is_forged_with_the_issuing_key(tmp_path):
     others.append(online.enrol("coordinator", "hub", named=False))
     for home in others:
         begun.identify((home / "certificate.pem").read_bytes())
-    for trust in (begun, begun.begun(NOW), credential(me, memory=tmp_path / "known.jsonl").trust):
+    for trust in (begun, begun.begun(datetime.now(UTC)), credential(me, memory=tmp_path / "known.jsonl").trust):
         for home in others:
             with pytest.raises(CertificateError, match="this party has met it with"):
                 trust.examine(forged(online, home))

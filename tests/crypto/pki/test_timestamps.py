@@ -22,8 +22,7 @@ from crypto.pki.revocation import RevocationLists
 from crypto.pki.timestamps import query_for, require_timestamping, stamped
 from support.online import Online, subject
 
-NOW = datetime.now(UTC).replace(microsecond=0)
-WEEK = (NOW - timedelta(days=7), NOW + timedelta(days=7))
+WEEK = timedelta(days=7)
 CONTENT = b"the head of a ledger"
 
 
@@ -37,8 +36,14 @@ def bundle(online):
     return Bundle.read(online.pem)
 
 
-def under(above, make=building.timestamping, times=WEEK, **named):
+def today():
+    """When it is asked: the root's certificate began minutes ago, and tests may have been collected before that."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def under(above, make=building.timestamping, **named):
     """A timestamping authority whose certificate `make` makes, signed by that certificate and key."""
+    times = (today() - WEEK, today() + WEEK)
     key = ec.generate_private_key(ec.SECP256R1())
     pem = (
         make("Stamps", key.public_key(), times, above)
@@ -48,14 +53,14 @@ def under(above, make=building.timestamping, times=WEEK, **named):
     return TimestampingAuthority(parse_certificate(pem), key), pem
 
 
-def reply(authority, now=NOW):
-    return authority.answer(query_for(CONTENT), now=now)
+def reply(authority, now=None):
+    return authority.answer(query_for(CONTENT), now=now or today())
 
 
 def test_a_stamp_of_the_root_s_own_timestamping_key_counts_for_its_bytes_alone(online, bundle):
     authority, pem = under(root.load(online.root, None).above)
-    made = reply(authority)
-    assert stamped(made, CONTENT, bundle, None) == NOW
+    made = reply(authority, now := today())
+    assert stamped(made, CONTENT, bundle, None) == now
     with pytest.raises(CertificateError, match="not of these bytes, or was changed"):
         stamped(made, CONTENT + b".", bundle, None)
     with pytest.raises(CertificateError):
@@ -80,7 +85,12 @@ def with_rights(online, *, authority, uses):
     """A key that the root itself certified, with these rights."""
     (certificate, above), key = root.load(online.root, None).above, ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateBuilder().subject_name(building.common_name("Stamps")).issuer_name(certificate.subject)
-    builder = builder.public_key(key.public_key()).serial_number(7).not_valid_before(WEEK[0]).not_valid_after(WEEK[1])
+    builder = (
+        builder.public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(today() - WEEK)
+        .not_valid_after(today() + WEEK)
+    )
     if authority is not None:
         builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     if uses:
@@ -91,7 +101,8 @@ def with_rights(online, *, authority, uses):
 def test_a_key_that_may_do_anything_else_stamps_nothing(online, bundle):
     stamps, clients = ExtendedKeyUsageOID.TIME_STAMPING, ExtendedKeyUsageOID.CLIENT_AUTH
     good = with_rights(online, authority=False, uses=[stamps])
-    assert stamped(reply(good), CONTENT, bundle, None) == NOW
+    now = today()
+    assert stamped(reply(good, now), CONTENT, bundle, None) == now
     for authority, uses in ((True, [stamps]), (None, [stamps]), (False, [stamps, clients]), (False, []), (True, [])):
         odd = with_rights(online, authority=authority, uses=uses)
         with pytest.raises(CertificateError, match="certified for something else than timestamps alone"):
@@ -100,7 +111,7 @@ def test_a_key_that_may_do_anything_else_stamps_nothing(online, bundle):
 
 def test_a_time_outside_the_certificate_counts_for_nothing(online, bundle):
     authority, _ = under(root.load(online.root, None).above)
-    for at in (NOW - timedelta(days=8), NOW + timedelta(days=8)):
+    for at in (today() - timedelta(days=8), today() + timedelta(days=8)):
         with pytest.raises(CertificateError, match="a day on which its key was not certified"):
             stamped(reply(authority, at), CONTENT, bundle, None)
 
@@ -111,8 +122,9 @@ def test_a_revoked_key_loses_all_of_its_stamps(online, bundle):
     lists = RevocationLists.read(online.authority.lists_pem(), bundle)
     (key,) = [one.fingerprint for one in bundle.roots]
     newest = lists.of[key][-1]
-    revoked = type(newest)(newest.number + 1, newest.since, newest.until, {number: NOW + timedelta(days=1)})
-    assert stamped(reply(authority), CONTENT, bundle, lists) == NOW
+    revoked = type(newest)(newest.number + 1, newest.since, newest.until, {number: today() + timedelta(days=1)})
+    now = today()
+    assert stamped(reply(authority, now), CONTENT, bundle, lists) == now
     with pytest.raises(CertificateError, match="so none of its stamps counts"):
         stamped(reply(authority), CONTENT, bundle, RevocationLists({**lists.of, key: (newest, revoked)}))
 
