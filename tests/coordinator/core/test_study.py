@@ -475,6 +475,7 @@ class Federation(RuleBasedStateMachine):
         self.complained: Counter[str] = Counter()
         self.case, self.found = None, {}
         self.blamed: list[set[str]] = []
+        self.events = 0
         self.noted: set[tuple[Place, str]] = set()
         self.lost: dict[Place, set[str]] = {}
         self.said: dict[tuple[Place, str], str] = {}
@@ -496,7 +497,9 @@ class Federation(RuleBasedStateMachine):
             return
         assert effects[0] == Persist()
         assert effects.count(Persist()) == 1
-        assert changes.applied(json.loads(copy), changes.difference(before, after)) == json.loads(record.dump(after))
+        self.events += 1
+        if self.events % 8 == 0:  # it costs more than all other laws
+            assert changes.applied(json.loads(copy), changes.difference(before, after)) == record.plain(after)
         assert after != before
         self.state = after
         self.notice(before, event, effects)
