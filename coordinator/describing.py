@@ -14,6 +14,7 @@ from coordinator.core import missed
 from coordinator.core import study as studies
 from coordinator.core.blame import known
 from coordinator.core.events import Clear, Effect
+from coordinator.core.slowness import Taken
 from coordinator.core.state import OVER, Phase, Round
 from coordinator.core.study import InvitedSilo, Life, Progress
 from coordinator.metrics import CoordinatorMetrics
@@ -175,7 +176,7 @@ def _may_differ(before: Progress, after: Progress) -> bool:
 def _measure_slowness(metrics: CoordinatorMetrics, study: str, progress: Progress) -> None:
     known = {one.silo: one for one in progress.slowness.taken}
     for silo in progress.script.silos:
-        taken = known.get(silo) or progress.slowness.of(silo)
+        taken = known.get(silo, Taken(silo))
         metrics.slow.labels(study, silo).set(taken.seconds)
         metrics.silent.labels(study, silo).set(taken.attempts)
 

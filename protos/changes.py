@@ -31,7 +31,7 @@ def applied(document: Any, change: Change) -> Any:  # any JSON
         case {"value": value}:
             return value
         case {"fields": fields} if isinstance(document, dict) and fields.keys() <= document.keys():
-            return document | {name: applied(document[name], change) for name, change in fields.items()}
+            return document | {name: applied(document[name], own) for name, own in fields.items()}
         case {"at": at, "without": count, "with": items} if isinstance(document, list) and at + count <= len(document):
             return [*document[:at], *items, *document[at + count :]]
     msg = "a change does not fit the record that it was made for"

@@ -9,6 +9,7 @@ coordinator never has decrypted values, so there are none here.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -255,7 +256,7 @@ class Store:
     def load(self) -> list[Progress]:
         """Return all studies in the order of their creation. Studies of version 0.1 come first, by name.
 
-        Raises `StoreDamagedError` if a change does not fit what it changes.
+        Raises `StoreDamagedError` if a change is missing, cannot be read, or does not fit what it changes.
         """
         query = (
             select(_studies.c.study, _studies.c.progress)
@@ -264,10 +265,10 @@ class Store:
         )
         with self._transaction() as connection:
             rows = connection.execute(query).all()
-            changed = connection.execute(select(_changes).order_by(_changes.c.study, _changes.c.number)).all()
-        found: dict[str, list[changes.Change]] = {row.study: [] for row in rows}
+            changed = connection.execute(select(_changes).order_by(_changes.c.number)).all()
+        found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for row in changed:
-            found[row.study].append(json.loads(row.change))
+            found[row.study].append((row.number, row.change))
         return [_read_state(row.progress, found[row.study]) for row in rows]
 
     def canonical(self, study: str) -> bytes | None:
@@ -401,11 +402,15 @@ def _store_state(connection: Connection, progress: Progress, before: Kept | None
     return Kept(progress, len(text))
 
 
-def _read_state(text: str, changed: list[changes.Change]) -> Progress:
+def _read_state(text: str, changed: list[tuple[int, str]]) -> Progress:
+    """Return the whole state after its changes, each with its number. Raises `StoreDamagedError`."""
     document = json.loads(text)
     document.pop(_SINCE, None)  # versions up to 0.6 stored every state whole
     try:
-        document = reduce(changes.applied, changed, document)
+        if [number for number, _ in changed] != list(range(1, len(changed) + 1)):
+            msg = "a change of a study's state is missing"
+            raise ValueError(msg)
+        document = reduce(changes.applied, [json.loads(change) for _, change in changed], document)
     except ValueError as error:
         msg = f"{error}; put the database back from a backup"
         raise StoreDamagedError(msg) from None

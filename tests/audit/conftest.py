@@ -1,4 +1,4 @@
-"""Folders in memory, where durable writes cost nothing, and a silent log."""
+"""A silent log."""
 
 import pytest
 import structlog

@@ -1,4 +1,4 @@
-"""Credentials for ten silos, enrolled once, and folders in memory, where durable writes cost nothing."""
+"""Credentials for ten silos, enrolled once, and names of folders."""
 
 import itertools
 

@@ -235,13 +235,21 @@ def test_a_state_of_version_0_6_is_read(store):
     assert again(store).load() == [progress()]
 
 
-def test_a_change_that_does_not_fit_is_damage(store):
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("""UPDATE changes SET change = '{"fields": {"other": {"value": 1}}}'""", "does not fit"),
+        ("DELETE FROM changes WHERE number = 1", "is missing"),
+        ("UPDATE changes SET change = 'x'", "Expecting value"),
+    ],
+)
+def test_a_change_that_is_missing_or_does_not_fit_is_damage(store, damage, says):
     store.create(b"{}", progress())
-    for why in ("one", "two"):
+    for why in ("one", "two", "three"):
         store.save(replace(progress(), why=why), [])
     with store.engine.begin() as connection:
-        connection.execute(text("""UPDATE changes SET change = '{"fields": {"other": {"value": 1}}}'"""))
-    with pytest.raises(StoreDamagedError, match=r"does not fit .* put the database back from a backup"):
+        connection.execute(text(damage))
+    with pytest.raises(StoreDamagedError, match=rf"{says}.*put the database back from a backup"):
         store.load()
 
 
