@@ -407,14 +407,19 @@ def _read_state(text: str, changed: list[tuple[int, str]]) -> Progress:
     document = json.loads(text)
     document.pop(_SINCE, None)  # versions up to 0.6 stored every state whole
     try:
-        if [number for number, _ in changed] != list(range(1, len(changed) + 1)):
-            msg = "a change of a study's state is missing"
-            raise ValueError(msg)
-        document = reduce(changes.applied, [json.loads(change) for _, change in changed], document)
+        document = reduce(changes.applied, _in_order(changed), document)
     except ValueError as error:
         msg = f"{error}; put the database back from a backup"
         raise StoreDamagedError(msg) from None
     return record.load(Progress, json.dumps(upgraded(document)))
+
+
+def _in_order(changed: list[tuple[int, str]]) -> list[changes.Change]:
+    """Raises ValueError if a change is missing or cannot be read."""
+    if [number for number, _ in changed] != list(range(1, len(changed) + 1)):
+        msg = "a change of a study's state is missing"
+        raise ValueError(msg)
+    return [json.loads(change) for _, change in changed]
 
 
 def _slot(header: UploadHeader) -> tuple[ColumnElement[bool], ...]:
