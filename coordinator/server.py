@@ -19,7 +19,6 @@ from common.systemd import StatusLine, notified
 from coordinator.config import CoordinatorConfig
 from coordinator.cosigning import KnownLedgers
 from coordinator.door import files
-from coordinator.door.callers import RememberingTrust
 from coordinator.door.connections import Connections
 from coordinator.door.core_log import CoreLog
 from coordinator.door.guard import Guard
@@ -88,7 +87,7 @@ class Server:
         close_to_others(config.data)
         credential = renewal.load(config.files, config.authority_url, keeps=True)
         credential.tell_faults(lambda why: log.error("certificates not read", why=why))
-        trust = RememberingTrust(credential.trust.source, keys=credential.trust.keys)
+        trust = credential.trust
         self.metrics = CoordinatorMetrics()
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")

@@ -22,7 +22,7 @@ import structlog
 from coordinator.core.round import WrongPhaseError
 from coordinator.core.study import StudyStateError
 from coordinator.cosigning import KnownLedgers
-from coordinator.door.callers import RememberingTrust, certificate_of
+from coordinator.door.callers import certificate_of, label_of
 from coordinator.door.connections import Connections
 from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
@@ -33,6 +33,7 @@ from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from coordinator.work import complaint_of
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
+from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.secagg.holding import Holding
 from policies.errors import CosignError, LedgerRolledBackError
@@ -92,7 +93,7 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 class Refusals:
     """What the services need to know who calls, and to count and report what they refuse."""
 
-    trust: RememberingTrust
+    trust: Trust
     metrics: CoordinatorMetrics
     connections: Connections
     shortages: Shortages
@@ -103,7 +104,7 @@ class Refusals:
         if isinstance(error, grpc.RpcError):
             raise error  # the caller has gone, or the door has ended the call
         code = next((code for kind, code in CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-        caller, shortage = self.trust.label(context), self.shortages.note(error)
+        caller, shortage = label_of(self.trust, context), self.shortages.note(error)
         if shortage is not None:
             code = grpc.StatusCode.RESOURCE_EXHAUSTED
         self.metrics.refused.labels(code.name, caller).inc()
@@ -134,7 +135,7 @@ class Refusals:
 class Caller:
     """Reads from the TLS session who calls. The certificate must be the authority's and of one role."""
 
-    def __init__(self, trust: RememberingTrust, role: Role) -> None:
+    def __init__(self, trust: Trust, role: Role) -> None:
         self._trust, self._role = trust, role
 
     def name(self, context: grpc.ServicerContext) -> str:

@@ -25,12 +25,13 @@ import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from coordinator.door.callers import UNKNOWN, RememberingTrust, certificate_of, label
+from coordinator.door.callers import UNKNOWN, certificate_of, label, label_of
 from coordinator.door.connections import Connections
 from coordinator.door.log_limit import LogLimit
 from coordinator.door.seats import Seats
 from coordinator.metrics import CoordinatorMetrics
 from crypto.errors import CertificateError
+from crypto.pki.certificates import Trust
 
 log = structlog.get_logger()
 MESSAGE_SECONDS = 10.0
@@ -85,7 +86,7 @@ class Guard:
 
     def __init__(
         self,
-        trust: RememberingTrust,
+        trust: Trust,
         connections: Connections,
         metrics: CoordinatorMetrics,
         clock: Callable[[], float] = time.monotonic,
@@ -145,7 +146,7 @@ class Guard:
         peer = context.peer()
         if not context.is_active():  # ended before a thread was free, by the caller or by gRPC for its message
             code = grpc.StatusCode.CANCELLED
-            self._count(code, self._trust.label(context), method.name, "ended before it began", peer)
+            self._count(code, label_of(self._trust, context), method.name, "ended before it began", peer)
             return
         caller = self._identified(method.name, context, peer)
         if not self._seats.take(caller, method.name):

@@ -49,6 +49,8 @@ Lists = Callable[[], RevocationLists]
 """Gives the revocation lists that are in force when it is called."""
 Source = Callable[[], CertificateStanding]
 """Gives authorities and lists as they stand when it is called."""
+_MOST_REMEMBERED = 1024
+"""Certificates: four for each of 256 silos."""
 
 
 KEY_USES: dict[Role, ObjectIdentifier] = {
@@ -155,6 +157,7 @@ class Trust:
         self._began = began
         self.keys = keys or KnownKeys()
         """Whose keys this party knows, for another trust of the same party."""
+        self._remembered: tuple[Bundle | None, dict[bytes, Holder]] = None, {}
 
     @classmethod
     def load(cls, authority: Path, lists: Path | None = None, *, memory: Path | None = None) -> Self:
@@ -181,7 +184,9 @@ class Trust:
         What was valid then is valid until the work is over, so that a certificate which expires on the way disturbs
         nothing. What was revoked counts for nothing at once.
         """
-        return Trust(self._source, began=at, keys=self.keys)
+        trust = Trust(self._source, began=at, keys=self.keys)
+        trust._remembered = self._remembered
+        return trust
 
     def tell_faults(self, tell: Callable[[str], object]) -> None:
         """Have `tell` called with a sentence if `authority.pem` or the lists change and cannot be read."""
@@ -199,12 +204,26 @@ class Trust:
         """Return what the certificate says, if the authorities vouch for it, with whatever key the admission allows.
 
         For who has another way to know the key; everybody else asks `examine`. Raises `CertificateError`.
+
+        What follows from the certificate and the authorities alone is computed once for both: a round asks for the same
+        certificates thousands of times. No refusal is remembered, and nothing if the authorities change.
         """
+        bundle = self.bundle
+        by, holders = self._remembered
+        if by is not bundle or len(holders) >= _MOST_REMEMBERED:
+            holders = {}
+            self._remembered = bundle, holders
+        holder = holders.get(certificate_pem)
+        if holder is None:
+            holder = holders[certificate_pem] = self._vouched(bundle, certificate_pem)
+        return holder
+
+    def _vouched(self, bundle: Bundle, certificate_pem: bytes) -> Holder:
         certificate = parse_certificate(certificate_pem)
-        issuer = self.bundle.issuer_of(certificate, _admitted_by(certificate))
+        issuer = bundle.issuer_of(certificate, _admitted_by(certificate))
         subject = subject_of(certificate)
         _check_usage(certificate, subject.identity)
-        admission = None if issuer.above is None else self._admission(certificate, subject, issuer.above)
+        admission = None if issuer.above is None else _admission(bundle, certificate, subject, issuer.above)
         return Holder(certificate, subject, issuer, admission)
 
     def identify(
@@ -297,8 +316,9 @@ class Trust:
         and must say so to its users. Raises `CertificateError`, or `SignatureRefused` if the
         signature does not fit the bytes.
         """
-        identity = self.identify(certificate_pem, role=role, now=now, as_of=as_of)
-        _require_fits(parse_certificate(certificate_pem), identity, message, signature)
+        holder = self.examine(certificate_pem)
+        identity = self.judge(holder, role=role, now=now, as_of=as_of)
+        _require_fits(holder.certificate, identity, message, signature)
         return identity
 
     def verify_ever(self, certificate_pem: bytes, message: bytes, signature: bytes) -> Identity:
@@ -310,33 +330,6 @@ class Trust:
         holder = self.vouched(certificate_pem)
         _require_fits(holder.certificate, holder.identity, message, signature)
         return holder.identity
-
-    def _admission(
-        self, certificate: x509.Certificate, subject: Subject, root: Authority
-    ) -> tuple[Admission, Authority]:
-        """Return the admission of a certificate of an issuing authority, with the root that signed it.
-
-        Raises `CertificateError`.
-        """
-        value = private_extension(certificate, admissions.OID)
-        if value is None:
-            msg = (
-                f"an issuing authority signed the certificate of {subject} without an admission by the root, so it"
-                " counts for nothing; ask the keeper of the root at once whether the online key was stolen"
-            )
-            raise CertificateError(msg)
-        admission = Admission.from_extension(value)
-        signer = self.bundle.root(admission.root)
-        if signer is None:
-            msg = (
-                f"the admission of {subject} is by a root that authority.pem does not hold; have {root.name!r} admit"
-                " the party, or take the authority.pem of the right consortium"
-            )
-            raise UnknownAuthorityError(msg)
-        admission.verify(signer.certificate)
-        hosts = hosts_of(extension(certificate, x509.SubjectAlternativeName))
-        admission.require_covers(subject, hosts, _key_of(certificate), certificate.not_valid_after_utc)
-        return admission, signer
 
     def _require_unrevoked(self, holder: Holder, at: datetime, now: datetime, *, past: bool) -> None:
         standing = self._source()
@@ -560,6 +553,34 @@ def _require_role(identity: Identity, role: Role) -> None:
         needed = "an operator" if role is Role.OPERATOR else f"a {role.value}"
         msg = f"the certificate is for {identity}, but {needed} is needed; give the right party's certificate"
         raise CertificateError(msg)
+
+
+def _admission(
+    bundle: Bundle, certificate: x509.Certificate, subject: Subject, root: Authority
+) -> tuple[Admission, Authority]:
+    """Return the admission of a certificate of an issuing authority, with the root that signed it.
+
+    Raises `CertificateError`.
+    """
+    value = private_extension(certificate, admissions.OID)
+    if value is None:
+        msg = (
+            f"an issuing authority signed the certificate of {subject} without an admission by the root, so it"
+            " counts for nothing; ask the keeper of the root at once whether the online key was stolen"
+        )
+        raise CertificateError(msg)
+    admission = Admission.from_extension(value)
+    signer = bundle.root(admission.root)
+    if signer is None:
+        msg = (
+            f"the admission of {subject} is by a root that authority.pem does not hold; have {root.name!r} admit"
+            " the party, or take the authority.pem of the right consortium"
+        )
+        raise UnknownAuthorityError(msg)
+    admission.verify(signer.certificate)
+    hosts = hosts_of(extension(certificate, x509.SubjectAlternativeName))
+    admission.require_covers(subject, hosts, _key_of(certificate), certificate.not_valid_after_utc)
+    return admission, signer
 
 
 def _key_of(certificate: x509.Certificate) -> str:

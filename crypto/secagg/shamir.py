@@ -11,6 +11,7 @@ bytes, and so takes 33.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from crypto.entropy import Entropy
 from crypto.errors import SealError
@@ -48,7 +49,7 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     if not fits or not 1 <= threshold == len(used):
         msg = f"a secret needs {threshold} shares of {SHARE_BYTES} bytes from different holders; collect more shares"
         raise SealError(msg)
-    secret = sum(y * _weight(x, used) for x, y in used.items()) % PRIME
+    secret = sum(y * weight for y, weight in zip(used.values(), _weights(tuple(used)), strict=True)) % PRIME
     if secret >= 1 << (8 * SECRET_BYTES):
         msg = "the shares do not come from one dealing; ask the silo that dealt them why"
         raise SealError(msg)
@@ -69,11 +70,18 @@ def _value(coefficients: list[int], x: int) -> int:
     return value
 
 
-def _weight(x: int, holders: Mapping[int, int]) -> int:
-    """Return Lagrange's weight of holder x at zero."""
-    above, below = 1, 1
-    for other in holders:
-        if other != x:
-            above = above * other % PRIME
-            below = below * (other - x) % PRIME
-    return above * pow(below, -1, PRIME) % PRIME
+@lru_cache(maxsize=16)
+def _weights(holders: tuple[int, ...]) -> tuple[int, ...]:
+    """Return Lagrange's weights of these holders at zero.
+
+    They are public, and the same for all secrets of a sum: computed once for a set of holders.
+    """
+    weights = []
+    for x in holders:
+        above, below = 1, 1
+        for other in holders:
+            if other != x:
+                above = above * other % PRIME
+                below = below * (other - x) % PRIME
+        weights.append(above * pow(below, -1, PRIME) % PRIME)
+    return tuple(weights)

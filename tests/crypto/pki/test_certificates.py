@@ -369,3 +369,57 @@ def test_during_a_change_of_root_both_are_trusted(tmp_path, silos):
     assert trust.identify((home / "certificate.pem").read_bytes()).name == "new"
     with pytest.raises(CertificateError, match="there is no revocation list of the authority 'Consortium of tests'"):
         trust.identify(old.certificate_pem)
+
+
+@pytest.fixture
+def looked_up(monkeypatch):
+    """The certificates whose issuer was looked for."""
+    seen, real = [], Bundle.issuer_of
+
+    def issuer_of(self, certificate, *rest):
+        seen.append(certificate.serial_number)
+        return real(self, certificate, *rest)
+
+    monkeypatch.setattr(Bundle, "issuer_of", issuer_of)
+    return seen
+
+
+def test_the_signatures_of_a_certificate_are_checked_once(authority_folder, silos, looked_up):
+    trust, pem = Trust((authority_folder / "authority.pem").read_bytes()), silos["north"].certificate_pem
+    for _ in range(3):
+        assert trust.identify(pem) == trust.identify(pem, role=Role.SILO) == Identity(Role.SILO, "north")
+        signature = silos["north"].sign(b"message")
+        assert trust.verify(pem, b"message", signature) == trust.begun(datetime.now(UTC)).identify(pem)
+    assert len(looked_up) == 1
+    with pytest.raises(CertificateError, match="but an operator is needed"):
+        trust.identify(pem, role=Role.OPERATOR)
+    with pytest.raises(CertificateError, match="expired"):
+        trust.identify(pem, now=ends(pem) + timedelta(seconds=1))
+    assert len(looked_up) == 1
+
+
+def test_no_refusal_is_remembered_and_nothing_of_other_authorities(tmp_path, authority_folder, silos, looked_up):
+    online = Online(tmp_path)
+    stranger = (online.enrol("silo", "new") / "certificate.pem").read_bytes()
+    path = tmp_path / "authority.pem"
+    path.write_bytes((authority_folder / "authority.pem").read_bytes())
+    trust, pem = Trust.load(path), silos["north"].certificate_pem
+    looked_up.clear()
+    for _ in range(2):
+        assert trust.identify(pem).name == "north"
+        with pytest.raises(CertificateError, match="authority"):
+            trust.identify(stranger)
+    assert len(looked_up) == 3
+    path.write_bytes(online.pem)
+    with pytest.raises(CertificateError, match="authority"):
+        trust.identify(pem)
+
+
+def test_few_certificates_are_remembered(authority_folder, silos, looked_up, monkeypatch):
+    monkeypatch.setattr("crypto.pki.certificates._MOST_REMEMBERED", 2)
+    trust = Trust((authority_folder / "authority.pem").read_bytes())
+    for _ in range(2):
+        for credential in silos.values():
+            trust.identify(credential.certificate_pem)
+            assert len(trust._remembered[1]) <= 2
+    assert len(looked_up) > len(silos)
