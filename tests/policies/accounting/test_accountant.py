@@ -89,6 +89,10 @@ def test_one_gaussian_has_its_textbook_epsilon(mu, delta):
 def test_one_gaussian_beyond_every_budget_is_priced_up_to_ten_thousand():
     assert 5000 < accountant.gaussian_epsilon(100.0, DELTA) < 5500
     assert accountant.gaussian_epsilon(150.0, DELTA) == math.inf
+    # The search ends at mu^2/2 + mu sqrt(2 ln(1/delta)), which is enough for every mu.
+    tail = math.sqrt(2 * math.log(1 / DELTA))
+    within, beyond = (math.sqrt(tail**2 + 2 * bound) - tail for bound in (9999.9, 10000.1))
+    assert 9900 < accountant.gaussian_epsilon(within, DELTA) < accountant.gaussian_epsilon(beyond, DELTA) == math.inf
 
 
 @given(st.lists(st.tuples(st.floats(2, 100), st.integers(1, 20)), min_size=1, max_size=6))
@@ -142,6 +146,17 @@ def test_no_costs_cost_nothing():
 def test_equal_releases_are_merged():
     many = [training(0.02, 1.0, 1)] * 50
     assert accountant.epsilon(many, DELTA) == accountant.epsilon([training(0.02, 1.0, 50)], DELTA)
+
+
+def test_sampling_is_credited_from_its_floor_on():
+    at, below = (accountant.epsilon([training(0.01, noise, 1)], DELTA) for noise in (0.3, math.nextafter(0.3, 0)))
+    assert at == pytest.approx(10.55, abs=0.01)
+    assert below == pytest.approx(gaussian_by_hand(1 / 0.3, DELTA), abs=1e-6)
+
+
+def test_beside_sampled_releases_a_plain_one_is_as_exact_as_alone():
+    composed = accountant._gaussian(1.0, 1e-4).get_epsilon_for_delta(DELTA)
+    assert gaussian_by_hand(1.0, DELTA) == pytest.approx(composed, abs=1e-6)
 
 
 def test_two_cohorts_cost_the_larger_of_the_two():
@@ -233,6 +248,11 @@ def test_a_plan_beyond_every_budget_by_its_renyi_bound_is_not_composed(composed)
     assert composed() == (0, 0)
 
 
+def test_more_releases_than_any_study_has_are_not_composed_however_faint(composed):
+    assert accountant.epsilon([training(1e-4, 100.0, 5_000_001)], DELTA) == pytest.approx(0.0449, abs=1e-4)
+    assert composed() == (0, 0)
+
+
 def test_where_rounding_leaves_nothing_of_delta_nothing_is_composed(composed):
     assert accountant.epsilon([training(0.01, 10.0, 400_000)], 1e-12) < 5
     assert composed() == (0, 0)
@@ -308,6 +328,40 @@ def test_calibration_reaches_its_target_from_below(target, make_study):
     for cohort in ("training", "evaluation"):
         spent = accountant.epsilon([c for c in plan(calibrated).costs() if c.cohort == cohort], DELTA)
         assert 0.998 * target <= spent <= target
+
+
+@pytest.mark.parametrize("least", [0.0, 1.0])
+def test_calibration_ends_below_a_target_that_the_price_jumps_across(least, make_study, monkeypatch):
+    asked = []
+
+    def price(merged, _delta, *, rounded_up):
+        asked.append(rounded_up)
+        assert len(asked) < 100
+        return least if merged.precision < 1e-3 else 5.0
+
+    monkeypatch.setattr(accountant, "_cohort_epsilon", price)
+    calibrated = accountant.calibrate(make_study({"encoder.sampling_rate": 1.0}), 2.0)
+    assert 0.999e-3 < accountant._merge(c for c in plan(calibrated).costs() if c.cohort == "training").precision < 1e-3
+
+
+def test_calibration_leaves_a_study_that_costs_the_target_as_it_is(make_study):
+    study = make_study({"encoder.sampling_rate": 1.0, "encoder.noise": 100.0})
+    target = accountant.epsilon([c for c in plan(study).costs() if c.cohort == "training"], DELTA)
+    calibrated = accountant.calibrate(study, target)
+    assert (calibrated.encoder, calibrated.heads) == (study.encoder, study.heads)
+
+
+def test_calibration_leaves_room_for_any_one_round_once_more(make_study):
+    study = make_study({"encoder.sampling_rate": 1.0, "encoder.noise": 100.0})
+    calibrated = accountant.calibrate(study, 1.0, repeated=True)
+    for cohort, once in (("training", 0.96), ("evaluation", 0.999)):
+        costs, *repeated = (
+            [one for one in (*plan(calibrated).costs(), *extra) if one.cohort == cohort]
+            for extra in ((), *plan(calibrated).repeats())
+        )
+        dearest = max(accountant.epsilon(one, DELTA) for one in repeated)
+        assert 0.999 <= dearest <= 1.0
+        assert accountant.epsilon(costs, DELTA) < once
 
 
 def test_calibration_scales_all_training_noise_by_one_factor(make_study):
