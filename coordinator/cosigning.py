@@ -23,6 +23,7 @@ from typing import Protocol
 
 import structlog
 
+from coordinator.bells import Bells
 from coordinator.storage.checkpoints import Checkpoints, DamagedCheckpointError
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust, require_data_set
@@ -37,8 +38,7 @@ from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheck
 log = structlog.get_logger()
 PATIENCE_SECONDS = 2.0
 """Time that one silo has to answer before another silo is asked too, and before the same silo is asked again."""
-_LOOK_SECONDS = 0.25
-"""Longest time between two looks of a waiting call whether a silo's time is over."""
+LOOK_SECONDS = 0.5
 
 
 class StudyRegister(Protocol):
@@ -64,9 +64,12 @@ class _Asked:
 
     def due(self, silo: str, now: float) -> bool:
         """Whether the checkpoint must be given to this silo now."""
-        asked = self.peers[: 1 + int((now - self.since) / PATIENCE_SECONDS)]
         again = silo not in self.handed or now - self.handed[silo] >= PATIENCE_SECONDS
-        return self.answer is None and silo in asked and again
+        return self.answer is None and again and silo in self.asked(now)
+
+    def asked(self, now: float) -> tuple[str, ...]:
+        """Return the silos that are asked by now."""
+        return self.peers[: 1 + int((now - self.since) / PATIENCE_SECONDS)]
 
     def answered_by(self, given: Checkpoint) -> bool:
         """Whether a cosigned checkpoint (`given`) answers this one: it has the same head, or a newer one.
@@ -97,13 +100,15 @@ class KnownLedgers:
         """A charge that none of `studies` explains is not cosigned."""
         self._studies, self._today = studies, today
         self._checkpoints, self._credential, self._trust, self._clock = checkpoints, credential, trust, clock
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self.requests, self.answers = Bells(), Bells()
+        """Rung for a silo that must cosign, and for one whose checkpoint was cosigned."""
         self._asked: dict[str, _Asked] = {}
         self._older: dict[str, dict[str, CosignedCheckpoint]] = {}
         """By ledger and signer: what a signer showed last, if it is older than what it has cosigned since."""
         self._told: set[str] = set()
         """What was said of damaged checkpoints; each is said once."""
-        self._stopped = False
+        self._looked = 0.0
 
     def latest(self, silo: str) -> tuple[CosignedCheckpoint, ...]:
         """Return what the coordinator and others cosigned last of a silo's ledger; empty if the ledger is unknown.
@@ -112,7 +117,7 @@ class KnownLedgers:
         the silo's checkpoint names this head.
         """
         stated = self._standing(silo)
-        with self._changed:
+        with self._lock:
             older = tuple(self._older.get(silo, {}).values())
         others = [*self._cosigned(silo).values(), *older]
         return (*([self._sign(stated)] if stated else []), *(one for one in others if self._binds(silo, one.stated)))
@@ -122,12 +127,10 @@ class KnownLedgers:
         silo: str,
         signed: SignedCheckpoint,
         peers: Sequence[str],
-        hold: float,
-        wanted: Callable[[], bool] = lambda: True,
         *,
         evidence: CosignedCheckpoint | None = None,
     ) -> Cosigned:
-        """Cosign a silo's checkpoint; wait up to `hold` seconds, while it is `wanted`, for one of `peers` to do so.
+        """Cosign a silo's checkpoint, and have one of `peers` do so too. Its answer is there if it has come before.
 
         `evidence` is what the silo shows of this coordinator's earlier signatures. Raises `LedgerRolledBackError` if
         the ledger went back, `CosignError` (also for charges that nothing explains), `CertificateError` or
@@ -139,45 +142,66 @@ class KnownLedgers:
             msg = f"{silo} may not sign a checkpoint of the ledger of {checkpoint.silo}"
             raise SignatureRefused(msg)
         require_data_set(signed.certificate_pem, checkpoint.data_set)
-        until = self._clock() + hold
-        with self._changed:
+        with self._lock:
             before = self._standing(silo)
             self._keep(checkpoint, signed, evidence)
             asked = self._ask(checkpoint, signed, peers, before)
-            while asked.answer is None and not self._stopped and (left := until - self._clock()) > 0:
-                if not wanted():
-                    break
-                self._changed.wait(min(left, _LOOK_SECONDS))
             return Cosigned(self._sign(signed), asked.answer)
 
-    def witness(
-        self, silo: str, given: CosignedCheckpoint | None, hold: float, wanted: Callable[[], bool] = lambda: True
-    ) -> Handed | None:
-        """Take a checkpoint that a silo has cosigned. Wait up to `hold` seconds for the next one that it must cosign.
+    def answered(self, silo: str, signed: SignedCheckpoint) -> Cosigned | None:
+        """Return what `state` does, if another silo has answered this checkpoint. The bell of `answers` rings then."""
+        with self._lock:
+            asked = self._asked.get(silo)
+            if asked is None or asked.answer is None or asked.signed.checkpoint != signed.checkpoint:
+                return None
+            return Cosigned(self._sign(signed), asked.answer)
 
-        The wait ends as soon as the answer is not `wanted` any more: what nobody reads is not handed out. Raises
-        `CosignError`, `CertificateError`, `SignatureRefused`.
+    def take(self, silo: str, given: CosignedCheckpoint) -> None:
+        """Take a checkpoint that a silo has cosigned.
+
+        Raises `CosignError`, `CertificateError`, `SignatureRefused`.
         """
-        if given is not None:
-            self._take(silo, given)
-        until = self._clock() + hold
-        with self._changed:
-            while wanted():
-                now = self._clock()
-                for asked in self._asked.values():
-                    if asked.due(silo, now):
-                        asked.handed[silo] = now
-                        return Handed(asked.signed, asked.evidence)
-                if self._stopped or now >= until:
-                    return None
-                self._changed.wait(min(until - now, _LOOK_SECONDS))
+        checkpoint = self._read(silo, given)
+        own = checkpoint.silo
+        with self._lock:
+            if own == silo or self._stated(own) is None:
+                msg = f"nobody asked {silo} to cosign the ledger of {own}; send only answers to checkpoints handed out"
+                raise CosignError(msg)
+            last = self._cosigned(own).get(silo)
+            if last is None or follows(Checkpoint.parse(last.stated.checkpoint), checkpoint):
+                self._checkpoints.keep_cosigned(own, silo, given)
+                self._older.get(own, {}).pop(silo, None)
+            else:
+                self._older.setdefault(own, {})[silo] = given
+            asked = self._asked.get(own)
+            if asked is not None and asked.answer is None and asked.answered_by(checkpoint):
+                asked.answer = given
+                self.answers.ring([own])
+        log.info("ledger cosigned", of=own, by=silo, entry=checkpoint.head.sequence)
+
+    def hand_out(self, silo: str) -> Handed | None:
+        """Return the next checkpoint that a silo must cosign, if there is one. It counts as handed out.
+
+        The bell of `requests` rings for whoever is asked.
+        """
+        with self._lock:
+            now = self._clock()
+            for asked in self._asked.values():
+                if asked.due(silo, now):
+                    asked.handed[silo] = now
+                    return Handed(asked.signed, asked.evidence)
         return None
 
-    def close(self) -> None:
-        """End all waiting calls."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+    def pass_time(self) -> None:
+        """Ring for those who are asked because others have not answered. Call it often; it looks twice a second."""
+        now = self._clock()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        with self._lock:
+            self._looked = now
+            waiting = [asked for asked in self._asked.values() if asked.answer is None]
+            due = {name for asked in waiting for name in asked.asked(now) if asked.due(name, now)}
+        self.requests.ring(due)
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _stated(self, silo: str) -> SignedCheckpoint | None:
@@ -327,27 +351,8 @@ class KnownLedgers:
         if asked is None or not same or (asked.answer is None and asked.peers != circle):
             evidence = None if before is None else self._sign(before)
             asked = self._asked[own] = _Asked(signed, circle, self._clock(), evidence=evidence)
-            self._changed.notify_all()
+            self.requests.ring(circle[:1])
         return asked
-
-    def _take(self, silo: str, given: CosignedCheckpoint) -> None:
-        checkpoint = self._read(silo, given)
-        own = checkpoint.silo
-        with self._changed:
-            if own == silo or self._stated(own) is None:
-                msg = f"nobody asked {silo} to cosign the ledger of {own}; send only answers to checkpoints handed out"
-                raise CosignError(msg)
-            last = self._cosigned(own).get(silo)
-            if last is None or follows(Checkpoint.parse(last.stated.checkpoint), checkpoint):
-                self._checkpoints.keep_cosigned(own, silo, given)
-                self._older.get(own, {}).pop(silo, None)
-            else:
-                self._older.setdefault(own, {})[silo] = given
-            asked = self._asked.get(own)
-            if asked is not None and asked.answer is None and asked.answered_by(checkpoint):
-                asked.answer = given
-                self._changed.notify_all()
-        log.info("ledger cosigned", of=own, by=silo, entry=checkpoint.head.sequence)
 
     def _read(self, silo: str, given: CosignedCheckpoint) -> Checkpoint:
         """Return the checkpoint, if this silo cosigned it after the ledger's own silo had signed it."""

@@ -1,20 +1,22 @@
 """The shell around the state machines. One lock puts events in one order, and state is stored before it has effects.
 
-Threads of the server call in. `_apply` runs the pure step, stores the state, then performs the effects. Adding runs on
-a worker thread, because it reads every contribution. After a restart it is done again.
+Threads of the server call in; a silo that waits for work holds none (`bells`). `_apply` runs the pure step, stores the
+state, then performs the effects. Adding runs on a worker thread, because it reads every contribution. After a restart
+it is done again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import structlog
 
 from coordinator import publishing
+from coordinator.bells import Bells
 from coordinator.core import study as studies
 from coordinator.core.events import (
     Add,
@@ -57,7 +59,7 @@ from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.sums.adding import make_sum
-from coordinator.work import check_fetch, check_present, check_upload, liar_of, signed_note, work_in
+from coordinator.work import asked_in, check_fetch, check_present, check_upload, liar_of, signed_note, work_in
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import SpoiltStatement
 from crypto.secagg.voids import VoidPromise
@@ -82,10 +84,6 @@ from protos.steps import Note, Task
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25
-LOOK_SECONDS = 0.5
-"""Longest time between two looks of a waiting call whether its caller is still there."""
-
-
 STUCK_SECONDS = 60.0
 """How long the clock may wait for its turn before the coordinator counts as stuck."""
 
@@ -136,7 +134,9 @@ class Engine:
         """Since when no time passes for a study, because this machine is short."""
         self._again: dict[str, Add] = {}
         """The sums that could not be made, by study."""
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self.bells = Bells()
+        """Rung for each silo that has something to do."""
         self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
         self._studies: dict[str, Study] = {}
         self._told = store.told()
@@ -149,7 +149,7 @@ class Engine:
     # --- life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Resume all studies that were running, and start their clocks. One that cannot go on ends by name."""
-        with self._changed:
+        with self._lock:
             self._bring_up_to_date()
             self._sweep()
             for progress in [progress for progress in self._progress.values() if progress.life in studies.LIVE]:
@@ -168,8 +168,6 @@ class Engine:
     def close(self) -> None:
         """Stop the threads. The state is stored already."""
         self._stop.set()
-        with self._changed:
-            self._changed.notify_all()
         if self._ticker.is_alive():
             self._ticker.join()
         self._worker.shutdown(wait=True)
@@ -181,7 +179,7 @@ class Engine:
         study = read_stored(canonical)
         _require_bounds(study)
         progress = studies.create(script_of(study))
-        with self._changed:
+        with self._lock:
             self._store.create(study.canonical(), progress)
             self._progress[study.digest] = progress
             self._measure()
@@ -211,7 +209,7 @@ class Engine:
 
     def status(self, wanted: str) -> StudyStatus:
         """Return the status of a study."""
-        with self._changed:
+        with self._lock:
             progress = self._find(wanted)
             study = progress.script.study
             described = self._described(progress)
@@ -219,12 +217,12 @@ class Engine:
 
     def statuses(self) -> list[StudyStatus]:
         """Return the status of all studies, without their histories."""
-        with self._changed:
+        with self._lock:
             return [brief(self._described(progress)) for progress in self._progress.values()]
 
     def results(self, wanted: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
-        with self._changed:
+        with self._lock:
             progress = self._find(wanted)
         script, round_ = progress.script, progress.round
         if not self._study(script.study).publish:
@@ -245,7 +243,7 @@ class Engine:
 
     def canonical(self, study: str, silo: str) -> bytes:
         """Return a study's text to a silo that it invites. Raises `UnknownStudyError`."""
-        with self._changed:
+        with self._lock:
             progress = self._progress.get(study)
         text = self._store.canonical(study)
         if progress is None or text is None or silo not in progress.script.silos:
@@ -254,29 +252,25 @@ class Engine:
 
     def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
         """Return the studies that invite a silo: those that run, and those that have ended."""
-        with self._changed:
+        with self._lock:
             mine = [one for one in self._progress.values() if silo in one.script.silos]
             running = [self._study(one.script.study) for one in mine if one.life in studies.LIVE]
             return running, [self._study(one.script.study) for one in mine if one.life in studies.OVER]
 
-    def poll(self, silo: str, session: str, hold: float, wanted: Callable[[], bool] = lambda: True) -> Work:
-        """Return what the silo must do next. Wait up to `hold` seconds for work, while it is `wanted`.
-
-        A silo that polls is not away.
-        """
-        until = time.monotonic() + hold
-        with self._changed:
+    def poll(self, silo: str, session: str) -> Work:
+        """Return what the silo must do next; `Task.WAIT` if there is nothing. A silo that polls is not away."""
+        with self._lock:
             self._notice(silo, session)
-            while True:
-                work = self._work(silo)
-                left = until - time.monotonic()
-                if work.task is not Task.WAIT or left <= 0 or self._stop.is_set() or not wanted():
-                    return work
-                self._changed.wait(min(left, LOOK_SECONDS))
+            return self._work(silo)
+
+    def work(self, silo: str) -> Work:
+        """Return what a silo must do next that has polled, and waits. Its bell rings when there is something."""
+        with self._lock:
+            return self._work(silo)
 
     def answer(self, silo: str, answer: Answer) -> None:
         """Take a silo's answer to an offer: it takes part or refuses."""
-        with self._changed:
+        with self._lock:
             answer = one_of_each(answer, self._round(answer.place).members)
             self._at(answer.place, Answered(silo, answer))
         log.info("answered", silo=silo, **where(answer.place), refusal=answer.refusal or None)
@@ -289,12 +283,12 @@ class Engine:
         """
         place = confirm.place
         if confirm.task is Task.FINISH:
-            with self._changed:
+            with self._lock:
                 self._check_over(place.study, silo)
                 self._store.tell(place.study, silo)
                 self._told.add((place.study, silo))
             return
-        with self._changed:
+        with self._lock:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
             event: Event = Confirmed(silo, confirm, certificate_pem)
@@ -310,7 +304,7 @@ class Engine:
 
         Raises `WrongPhaseError`.
         """
-        with self._changed:
+        with self._lock:
             round_ = self._round(place)
             if round_.phase is not Phase.JUDGE:
                 return None
@@ -319,7 +313,7 @@ class Engine:
 
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
-        with self._changed:
+        with self._lock:
             check_upload(self._round(header.place), self._study(header.place.study), header)
 
     def stored(self, header: UploadHeader) -> bool:
@@ -341,7 +335,7 @@ class Engine:
 
     def keep(self, place: Place) -> None:
         """Delete sealed bytes that were stored after the attempt's end. Raises `WrongPhaseError` if it has ended."""
-        with self._changed:
+        with self._lock:
             try:
                 self._round(place)
             except WrongPhaseError:
@@ -353,7 +347,7 @@ class Engine:
 
         Raises `WrongPhaseError`, `RecoveryRefused`.
         """
-        with self._changed:
+        with self._lock:
             self.keep(header.place)
             round_, study = self._round(header.place), self._study(header.place.study)
         try:
@@ -380,7 +374,7 @@ class Engine:
                 self.keep(place)  # the end of the attempt has deleted its files; if it goes on, the fault is ours
                 raise
             log.info("received", silo=header.silo, **where(place), slot=header.slot, size=header.size)
-        with self._changed:
+        with self._lock:
             self.keep(place)
             check_present(self._round(place), header.silo)
             if header.silo in self._round(place).waiting_for:
@@ -388,25 +382,30 @@ class Engine:
 
     def peers(self, silo: str, place: Place) -> tuple[str, ...]:
         """Return the other silos that are present in the current attempt. Raises `WrongPhaseError`."""
-        with self._changed:
+        with self._lock:
             round_ = self._round(place)
             check_present(round_, silo)
             return tuple(name for name in round_.present if name != silo)
 
-    def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
-        """Return slot and file name of what a silo of the roster may fetch now. Raises `WrongPhaseError`."""
-        with self._changed:
-            return check_fetch(self._round(place), silo, tensor, kind, of_silo)
+    def download(
+        self, silo: str, place: Place, tensor: Tensor | None, kind: str, of_silos: Sequence[str]
+    ) -> dict[str, tuple[str, str]]:
+        """Return slot and file name of what a silo of the roster may fetch now, by the silo whose it is.
+
+        Raises `WrongPhaseError` if any of it may not be fetched.
+        """
+        with self._lock:
+            return check_fetch(self._round(place), silo, tensor, kind, of_silos)
 
     def void(self, place: Place, tensor: Tensor) -> VoidPromise:
         """Return what a silo promises that voids the tensor's lists in this attempt. Raises `WrongPhaseError`."""
-        with self._changed:
+        with self._lock:
             proof = self._round(place).spoilt
         return VoidPromise(place.study, place.round, tensor, place.attempt - 1, 0 if proof is None else proof.attempt)
 
     def statement(self, confirm: Confirm) -> SpoiltStatement:
         """Return what a silo states that confirms a recount. Raises `WrongPhaseError` if no sum is added again."""
-        with self._changed:
+        with self._lock:
             round_ = self._round(confirm.place)
             if round_.phase is not Phase.RECOUNT:
                 msg = f"the phase {round_.phase} does not wait for {confirm.task}"
@@ -479,12 +478,12 @@ class Engine:
             raise WrongPhaseError(msg)
 
     def _command(self, wanted: str, move: Callable[[Progress, float], studies.Outcome]) -> None:
-        with self._changed:
+        with self._lock:
             progress = self._find(wanted)
             self._commit(progress, *move(progress, self._clock()))
 
     def _at(self, place: Place, event: Event) -> None:
-        with self._changed:
+        with self._lock:
             self._round(place)
             self._apply(self._progress[place.study], event)
 
@@ -510,7 +509,7 @@ class Engine:
             if not isinstance(effect, Persist):
                 self._perform(effect)
         self._measure((before, after))
-        self._changed.notify_all()
+        self.bells.ring(asked_in(after))
 
     def _perform(self, effect: Add | Clear | Lost) -> None:
         if isinstance(effect, Clear):
@@ -525,7 +524,7 @@ class Engine:
         """Add contributions. Runs on the worker thread. If this machine is short, the same is done again later."""
         place = effect.place
         try:
-            with self._changed:
+            with self._lock:
                 self._round(place)
                 study = self._study(place.study)
             try:
@@ -573,7 +572,7 @@ class Engine:
         while not self._stop.wait(TICK_SECONDS):
             for key in self.shortages.due():
                 self._try_again(key)
-            with self._changed:
+            with self._lock:
                 self._ticked = time.monotonic()
                 for study in list(self._progress):
                     try:
@@ -599,7 +598,7 @@ class Engine:
                 return
             log.exception("the machine cannot be tried")
         self.shortages.over()
-        with self._changed:  # what could not be deleted meanwhile
+        with self._lock:  # what could not be deleted meanwhile
             self._sweep()
 
     def _pass(self, study: str) -> None:

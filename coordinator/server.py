@@ -50,7 +50,8 @@ OPERATOR_THREADS = 4
 RENEWAL_SECONDS = 3.0
 """How often the coordinator asks for newer revocation lists: a revoked party is out within seconds."""
 QUEUE = 2048
-"""Calls that may wait for a thread. One address cannot have so many: it has few connections with few streams each."""
+"""Calls that may wait, most of them for work and without a thread. One address cannot have so many: it has few
+connections with few streams each."""
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -93,8 +94,9 @@ class Server:
         spool = Spool(config.data / "spool")
         checkpoints = Checkpoints(store.engine)
         self.engine = Engine(store, spool, self.metrics, revoked=RevocationCheck(trust), summed=checkpoints.keep_summed)
+        pool = ThreadPoolExecutor(config.threads, "call")
         self._server = grpc.server(
-            ThreadPoolExecutor(config.threads, "call"),
+            pool,
             options=(
                 *OPTIONS,
                 ("grpc.max_allowed_incoming_connections", min(files.CONNECTIONS, open_files - files.RESERVED)),
@@ -112,7 +114,7 @@ class Server:
             )
             raise OSError(msg) from None
         connections = Connections(self.port, self.metrics)
-        self._guard = Guard(trust, connections, self.metrics)
+        self._guard = Guard(trust, connections, self.metrics, pool=pool, passing=self._cosigning.pass_time)
         refusals = Refusals(trust, self.metrics, connections, self.engine.shortages)
         self._add(SILOS, SiloService(self.engine, spool, refusals, version("fedward"), cosigning=self._cosigning))
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
@@ -163,8 +165,8 @@ class Server:
         """Finish the calls in progress, then stop."""
         self._stop.set()
         self._health.enter_graceful_shutdown()
+        self._guard.release()
         self.engine.close()
-        self._cosigning.close()
         self._server.stop(grace=5.0).wait()
         self._guard.close()
         self._operators.shutdown()

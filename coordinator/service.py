@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
 import structlog
@@ -24,6 +24,7 @@ from coordinator.core.study import StudyStateError
 from coordinator.cosigning import KnownLedgers
 from coordinator.door.callers import certificate_of, label_of
 from coordinator.door.connections import Connections
+from coordinator.door.later import Later
 from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
@@ -39,7 +40,7 @@ from crypto.secagg.holding import Holding
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
-from protos.bounds import sentence
+from protos.bounds import MAX_SILOS, sentence
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import (
@@ -52,9 +53,11 @@ from protos.messages import (
     Place,
     Publication,
     UploadHeader,
+    Work,
     require_name,
     require_text,
 )
+from protos.roster import named
 from protos.steps import Note, Task
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
@@ -168,11 +171,15 @@ def mapped(call: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(call)
     def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
-        try:
-            return call(self, request, context)
-        except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-            refusals: Refusals = self.refusals
-            refusals.end(context, error, call.__name__)
+        def ended(make: Callable[[], R]) -> R:
+            try:
+                return make()
+            except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
+                refusals: Refusals = self.refusals
+                refusals.end(context, error, call.__name__)
+
+        answer = ended(lambda: call(self, request, context))
+        return cast("R", answer.through(ended)) if isinstance(answer, Later) else answer
 
     return wrapper
 
@@ -242,14 +249,21 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         return silo_pb2.GetStudyReply(canonical=self._engine.canonical(request.study, self._silo(context)))
 
     @mapped
-    def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work:
+    def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work | Later:
         """Wait for work."""
         silo = self._silo(context)
         require_text(request.session, "poll.session")
-        work = self._engine.poll(silo, request.session, _hold(request.hold_seconds), context.is_active)
-        self._caller.name(context)  # revoked while it waited
-        reply: silo_pb2.Work = codec.to_wire(work)
-        return reply
+        require_text(request.roster_sha256, "poll.roster_sha256")
+        work, hold = self._engine.poll(silo, request.session), _hold(request.hold_seconds)
+        if work.task is not Task.WAIT or not hold:
+            return _sent(work, request.roster_sha256)
+
+        def ask(last: bool) -> silo_pb2.Work | None:  # noqa: FBT001  # as `Later` has it
+            self._caller.name(context)  # revoked while it waited
+            work = self._engine.work(silo)
+            return _sent(work, request.roster_sha256) if last or work.task is not Task.WAIT else None
+
+        return Later(self._engine.bells, silo, hold, ask)
 
     @mapped
     def Answer(self, request: silo_pb2.AnswerRequest, context: grpc.ServicerContext) -> silo_pb2.AnswerReply:
@@ -321,24 +335,42 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Download(
         self, request: silo_pb2.DownloadRequest, context: grpc.ServicerContext
     ) -> Iterator[silo_pb2.DownloadChunk]:
-        """Send a sum or a note, from a chunk on. The list of its chunks comes first; the caller compares it."""
+        """Send the sum, or notes of one kind, the first from a chunk on.
+
+        The list of its chunks comes with each content's first message; the caller compares it.
+        """
         silo = self._silo(context)
         place = codec.from_wire(Place, request.place)
         tensor = codec.tensor_from_wire(request.tensor)
         require_text(request.kind, "download.kind")
-        require_text(request.silo, "download.silo")
-        slot, name = self._engine.download(silo, place, tensor, request.kind, request.silo)
-        path, offset = self._spool.complete(place, slot, name), request.offset
+        if not 0 < len(request.silos) <= MAX_SILOS:
+            msg = f"download.silos: {len(request.silos)} are asked for; ask for 1 to {MAX_SILOS}"
+            raise MessageError(msg)
+        for one in request.silos:
+            require_text(one, "download.silos")
+        offset = request.offset
+        for slot, name in self._engine.download(silo, place, tensor, request.kind, request.silos).values():
+            yield from self._content(context, request.kind, (place, slot, name), offset)
+            offset = 0
+
+    def _content(
+        self, context: grpc.ServicerContext, kind: str, stored: tuple[Place, str, str], offset: int
+    ) -> Iterator[silo_pb2.DownloadChunk]:
+        path = self._spool.complete(*stored)
         if offset > self._spool.length(path):
             msg = f"download: the offset {offset} lies after the end; begin again at 0"
             raise MessageError(msg)
-        chunks = self._spool.chunk_list(self._spool.chunks(place, slot, name)) or ChunkList.of(path)
-        yield silo_pb2.DownloadChunk(hashes=chunks.hashes)
+        chunks = self._spool.chunk_list(self._spool.chunks(*stored)) or ChunkList.of(path)
+        reply = silo_pb2.DownloadChunk(offset=offset, hashes=chunks.hashes)
         for data in read_chunks(path, offset):
             self._caller.name(context)
-            yield silo_pb2.DownloadChunk(offset=offset, data=data)
+            reply.offset, reply.data = offset, data
+            yield reply
             offset += len(data)
-            self._metrics.sent.labels(request.kind).inc(len(data))
+            self._metrics.sent.labels(kind).inc(len(data))
+            reply = silo_pb2.DownloadChunk()
+        if reply.hashes:
+            yield reply
 
     @mapped
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
@@ -387,30 +419,50 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     @mapped
     def Countersign(
         self, request: silo_pb2.CountersignRequest, context: grpc.ServicerContext
-    ) -> silo_pb2.CountersignReply:
+    ) -> silo_pb2.CountersignReply | Later:
         """Cosign the checkpoint of the caller's ledger, and ask another silo of the attempt to do so too."""
         silo = self._silo(context)
         peers = self._engine.peers(silo, codec.from_wire(Place, request.place))
         signed = codec.from_wire(SignedCheckpoint, request.statement)
         hold = _hold(request.hold_seconds)
         evidence = codec.from_wire(CosignedCheckpoint, request.evidence) if request.HasField("evidence") else None
-        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active, evidence=evidence)
-        self._caller.name(context)  # revoked while it waited
-        reply: silo_pb2.CountersignReply = codec.to_wire(cosigned)
-        return reply
+        cosigned = self._cosigning.state(silo, signed, peers, evidence=evidence)
+        if cosigned.peer is not None or not hold:
+            reply: silo_pb2.CountersignReply = codec.to_wire(cosigned)
+            return reply
+
+        def ask(last: bool) -> silo_pb2.CountersignReply | None:  # noqa: FBT001  # as `Later` has it
+            self._caller.name(context)  # revoked while it waited
+            found = self._cosigning.answered(silo, signed) or (cosigned if last else None)
+            return None if found is None else cast("silo_pb2.CountersignReply", codec.to_wire(found))
+
+        return Later(self._cosigning.answers, silo, hold, ask)
 
     @mapped
-    def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
+    def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply | Later:
         """Take what the caller has cosigned. Wait for the next checkpoint that it must cosign."""
         silo = self._silo(context)
         given = codec.from_wire(CosignedCheckpoint, request.given) if request.HasField("given") else None
-        asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
-        self._caller.name(context)  # revoked while it waited
-        reply: silo_pb2.WitnessReply = silo_pb2.WitnessReply() if asked is None else codec.to_wire(asked)
-        return reply
+        if given is not None:
+            self._cosigning.take(silo, given)
+
+        def ask(last: bool) -> silo_pb2.WitnessReply | None:  # noqa: FBT001  # as `Later` has it
+            self._caller.name(context)  # revoked while it waited
+            if (asked := self._cosigning.hand_out(silo)) is not None:
+                return cast("silo_pb2.WitnessReply", codec.to_wire(asked))
+            return silo_pb2.WitnessReply() if last else None
+
+        hold = _hold(request.hold_seconds)
+        return ask(not hold) or Later(self._cosigning.requests, silo, hold, ask)
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
+
+
+def _sent(work: Work, held: str) -> silo_pb2.Work:
+    """Return the work as it is sent to a silo that holds the roster of this digest."""
+    reply: silo_pb2.Work = codec.to_wire(named(work, held))
+    return reply
 
 
 def _hold(seconds: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from coordinator.core import study as studies
@@ -21,13 +21,26 @@ from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
 from protos.messages import RINGS, Confirm, Part, Tensor, Upload, UploadHeader, Vouch, Work, note_slot
-from protos.steps import OF_TENSOR, SUM, Note, Task
+from protos.steps import OF_TENSOR, SUM, Note, Task, Who
 
 _OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
     Life.FINISHED: "finished",
     Life.ENDED: "ended",
     Life.ABORTED: "aborted",
 }
+
+
+def asked_in(progress: Progress) -> frozenset[str]:
+    """Return the silos to which `work_in` gives something, unless they know it already."""
+    round_ = progress.round
+    if round_ is None:
+        return frozenset()
+    if progress.life in studies.OVER:
+        return frozenset(one.name for one in progress.silos)
+    left = frozenset(one.name for one in progress.silos if one.why)
+    if progress.life is Life.PAUSED or round_.step is None:
+        return left
+    return left.union(round_.asked)
 
 
 def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
@@ -48,7 +61,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         task=step.task,
         place=round_.place,
         tensor=round_.tensor,
-        roster=round_.members,
+        roster=() if step.who is Who.INVITED else round_.members,
         actor=round_.actor,
         parts=parts_in(round_),
         why=sentence(progress.script.name),
@@ -111,19 +124,25 @@ def check_present(round_: Round, silo: str) -> None:
         raise WrongPhaseError(msg)
 
 
-def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
-    """Return slot and file name of what a present silo of the roster may fetch now. Raises `WrongPhaseError`."""
+def check_fetch(
+    round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silos: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """Return slot and file name of what a present silo of the roster may fetch now, by the silo whose it is.
+
+    Raises `WrongPhaseError`.
+    """
     check_present(round_, silo)
     given = tuple(one.part for one in round_.given) if round_.phase is Phase.RECOUNT else ()
-    due = any((part.kind, part.silo) == (kind, of_silo) for part in (*parts_in(round_), *given))
-    if not due or (kind in (*OF_TENSOR, *RINGS) and tensor is not round_.tensor):
-        msg = f"in the phase {round_.phase} there is no {kind} of {of_silo or 'the coordinator'} for {silo} to fetch"
-        raise WrongPhaseError(msg)
+    due = {part.silo for part in (*parts_in(round_), *given) if part.kind == kind}
+    for of_silo in of_silos:
+        if of_silo not in due or (kind in (*OF_TENSOR, *RINGS) and tensor is not round_.tensor):
+            whose = of_silo or "the coordinator"
+            msg = f"in the phase {round_.phase} there is no {kind} of {whose} for {silo} to fetch"
+            raise WrongPhaseError(msg)
     if kind == SUM:
-        return str(tensor), SUM_FILE
-    if kind in RINGS:
-        return str(tensor), of_silo
-    return note_slot(kind, round_.tensor if kind in OF_TENSOR else None), of_silo
+        return {"": (str(tensor), SUM_FILE)}
+    slot = str(tensor) if kind in RINGS else note_slot(kind, round_.tensor if kind in OF_TENSOR else None)
+    return {of_silo: (slot, of_silo) for of_silo in of_silos}
 
 
 def liar_of(round_: Round, silo: str, confirm: Confirm, note: bytes) -> str:

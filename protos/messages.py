@@ -18,7 +18,7 @@ from protos import bounds
 from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, SignatureBytes, Text
 from protos.steps import STEPS, SUM, Note, Task
 
-PROTOCOL = 6
+PROTOCOL = 7
 MAX_CHUNK = 1 << 17
 """Bytes of a chunk, the data in one message of a stream. Each chunk has its own hash (`protos.chunks`). Many streams
 hold several chunks in memory at once."""
@@ -278,9 +278,14 @@ class Work(Message):
     """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
     complaint: Complaint | None = None
     """For `EXAMINE`: what is to be examined."""
+    roster_sha256: Name = ""
+    """In place of `roster`, which the silo holds already (`protos.roster`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.roster_sha256:
+            require_digest(self.roster_sha256, "work.roster_sha256")
+            _require(not self.roster, "work.roster_sha256", "comes with a roster, in whose place it stands")
         _require((self.place is None) == (self.task is Task.WAIT), "work.place", f"does not fit the task {self.task}")
         _require(
             self.outcome in _OUTCOMES and bool(self.outcome) == (self.task is Task.FINISH), "work.outcome", "is unfit"

@@ -3,7 +3,8 @@
 Guarantees: nothing of a call is read before its caller is known by a valid certificate and has a seat (`door.seats`). A
 call over the limit is refused after a second, without a thread, so that a flood is limited by the streams that a
 connection may have. A message that does not come in time, and an answer that is not taken in time, end the call. A seat
-is free again when the call is over and its thread is too. Operators have threads of their own.
+is free again when the call is over and its thread is too. A call that waits (`door.later`) keeps its seat and holds no
+thread. Operators have threads of their own.
 
 All methods are registered with gRPC as streams, which look the same on the wire: gRPC calls a handler of single
 messages only after it has waited, in a thread and without a limit, for the message. `experimental_non_blocking` is how
@@ -15,9 +16,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -27,6 +28,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from coordinator.door.callers import UNKNOWN, certificate_of, label, label_of
 from coordinator.door.connections import Connections
+from coordinator.door.later import Later
 from coordinator.door.log_limit import LogLimit
 from coordinator.door.seats import Seats
 from coordinator.metrics import CoordinatorMetrics
@@ -65,6 +67,21 @@ class _Call:
     ends: int = 2
 
 
+@dataclass(eq=False)
+class _Held:
+    """A call that waits for its answer."""
+
+    call: _Call
+    later: Later
+    send: Send
+    until: float
+    leave: Callable[[], None] = lambda: None
+    heard: bool = False
+    """Whether a thread is about to ask."""
+    over: bool = False
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
 @dataclass(frozen=True)
 class _Late:
     due: float
@@ -90,10 +107,17 @@ class Guard:
         connections: Connections,
         metrics: CoordinatorMetrics,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        pool: Executor,
+        passing: Callable[[], object] = lambda: None,
     ) -> None:
+        """`pool`: the threads that answer calls which have waited. `passing` is called at each look, as time passes."""
         self._trust, self._connections, self._metrics, self._clock = trust, connections, metrics, clock
-        self._seats, self._log_limit = Seats(), LogLimit(clock)
+        self._seats, self._log_limit, self._pool = Seats(), LogLimit(clock), pool
+        self._passing = passing
         self._calls: set[_Call] = set()
+        self._held: set[_Held] = set()
+        self._closing = False
         self._late: list[_Late] = []
         self._waiting: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -104,6 +128,14 @@ class Guard:
     def start(self) -> None:
         """Begin to watch deadlines and connections."""
         self._watch.start()
+
+    def release(self) -> None:
+        """Have the calls that wait answered now, and let none wait any more."""
+        with self._lock:
+            self._closing = True
+            held = list(self._held)
+        for one in held:
+            self._hear(one)
 
     def close(self) -> None:
         """Stop watching."""
@@ -157,11 +189,13 @@ class Guard:
             self._calls.add(call)
         if not context.add_callback(lambda: self._end(call)):
             self._end(call)
+        waits = False
         try:
-            self._perform(call, method, requests, send)
+            waits = self._perform(call, method, requests, send)
         finally:
             call.deadline = float("inf")
-            self._end(call)
+            if not waits:
+                self._end(call)
 
     def _identified(self, method: str, context: grpc.ServicerContext, peer: str) -> str:
         """Return the caller's label. Abort the call if it has no valid certificate, or much metadata."""
@@ -178,7 +212,8 @@ class Guard:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, msg)
         return caller
 
-    def _perform(self, call: _Call, method: _Method, requests: Iterator[Any], send: Send) -> None:
+    def _perform(self, call: _Call, method: _Method, requests: Iterator[Any], send: Send) -> bool:
+        """Answer the call. Return whether it waits for its answer now."""
         context, given = call.context, _InTime(requests, call, self._clock)
         request: Any = given
         if not method.takes_stream:
@@ -193,9 +228,17 @@ class Guard:
                 self._count(code, call.caller, call.method, msg, context.peer())
                 if context.is_active():
                     context.abort(code, msg)
-                return
+                return False
         answer = method.perform(request, context)
-        for message in answer if method.gives_stream else (answer,):
+        if isinstance(answer, Later):
+            self._keep(call, answer, send)
+            return True
+        self._answer(call, answer if method.gives_stream else (answer,), send)
+        return False
+
+    def _answer(self, call: _Call, messages: Iterable[Any], send: Send) -> None:
+        context = call.context
+        for message in messages:
             self._expect(call, "the caller to take the answer", ANSWER_SECONDS)
             send(message)
             call.deadline = float("inf")
@@ -216,6 +259,53 @@ class Guard:
                 return
             self._calls.discard(call)
         self._seats.leave(call.caller, call.method)
+
+    # --- a call that waits ------------------------------------------------------------------------------------------
+    def _keep(self, call: _Call, later: Later, send: Send) -> None:
+        held = _Held(call, later, send, self._clock() + later.seconds)
+        held.leave = later.bells.listen(later.name, lambda: self._hear(held))
+        with self._lock:
+            self._held.add(held)
+        call.context.add_callback(lambda: self._hear(held))
+        self._hear(held)  # the bell may have rung before it was listened to, and the caller may have gone
+
+    def _hear(self, held: _Held) -> None:
+        """Have a thread ask, unless one is about to."""
+        with self._lock:
+            if held.heard or held.over:
+                return
+            held.heard = True
+        self._pool.submit(self._ask, held)
+
+    def _ask(self, held: _Held) -> None:
+        """Answer the call if there is an answer, or if it has waited long enough. Runs on a thread of the pool."""
+        call = held.call
+        with held.turn:
+            with self._lock:
+                held.heard = False
+                if held.over:
+                    return
+            last = self._closing or self._clock() >= held.until
+            try:
+                if call.context.is_active():
+                    answer = held.later.ask(last)
+                    if answer is None:
+                        return
+                    held.over = True
+                    self._answer(call, (answer,), held.send)
+            except Exception:
+                # Services refuse by their code, and say what they refuse. What else failed must not look like success.
+                code = call.context.code()  # type: ignore[attr-defined]  # the stubs lack it
+                if code in (None, grpc.StatusCode.OK):
+                    log.exception("a call that waited failed", call=call.method, caller=call.caller)
+                    call.context.set_code(grpc.StatusCode.INTERNAL)
+                held.send(None)
+            held.over = True
+        held.leave()
+        with self._lock:
+            self._held.discard(held)
+        call.deadline = float("inf")
+        self._end(call)
 
     # --- refusals ---------------------------------------------------------------------------------------------------
     def _refuse_late(self, method: str, caller: str, context: grpc.ServicerContext, send: Send) -> None:
@@ -257,6 +347,7 @@ class Guard:
         with self._lock:
             over = [call for call in self._calls if call.deadline <= now]
             due = [one for one in self._late if one.due <= now]
+            asked = [one for one in self._held if one.until <= now]
             self._late = [one for one in self._late if one.due > now]
             self._waiting.subtract(one.caller for one in due)
             self._waiting = +self._waiting
@@ -265,11 +356,14 @@ class Guard:
             why = f"waited too long for {call.waits_for}"
             self._count(grpc.StatusCode.DEADLINE_EXCEEDED, call.caller, call.method, why, call.context.peer())
             call.context.cancel()  # type: ignore[no-untyped-call]  # the stubs lack it
+        for held in asked:
+            self._hear(held)
         for one in due:
             one.context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
             one.context.set_details(CROWDED)
             one.send(None)
         self._connections.look()
+        self._passing()
 
 
 class _InTime:

@@ -90,12 +90,14 @@ class GetStudyReply(_message.Message):
     def __init__(self, canonical: _Optional[bytes] = ...) -> None: ...
 
 class PollRequest(_message.Message):
-    __slots__ = ("session", "hold_seconds")
+    __slots__ = ("session", "hold_seconds", "roster_sha256")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_SHA256_FIELD_NUMBER: _ClassVar[int]
     session: str
     hold_seconds: float
-    def __init__(self, session: _Optional[str] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+    roster_sha256: str
+    def __init__(self, session: _Optional[str] = ..., hold_seconds: _Optional[float] = ..., roster_sha256: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("kind", "silo", "size", "sha256")
@@ -182,7 +184,7 @@ class Complaint(_message.Message):
     def __init__(self, silo: _Optional[str] = ..., owner: _Optional[str] = ..., evidence: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt", "vouches", "complaint")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt", "vouches", "complaint", "roster_sha256")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +201,7 @@ class Work(_message.Message):
     SPOILT_FIELD_NUMBER: _ClassVar[int]
     VOUCHES_FIELD_NUMBER: _ClassVar[int]
     COMPLAINT_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_SHA256_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
@@ -215,7 +218,8 @@ class Work(_message.Message):
     spoilt: Spoilt
     vouches: _containers.RepeatedCompositeFieldContainer[Vouch]
     complaint: Complaint
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ..., complaint: _Optional[_Union[Complaint, _Mapping]] = ...) -> None: ...
+    roster_sha256: str
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ..., vouches: _Optional[_Iterable[_Union[Vouch, _Mapping]]] = ..., complaint: _Optional[_Union[Complaint, _Mapping]] = ..., roster_sha256: _Optional[str] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")
@@ -288,18 +292,18 @@ class UploadStatusReply(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class DownloadRequest(_message.Message):
-    __slots__ = ("place", "tensor", "kind", "offset", "silo")
+    __slots__ = ("place", "tensor", "kind", "offset", "silos")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
-    SILO_FIELD_NUMBER: _ClassVar[int]
+    SILOS_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
     kind: str
     offset: int
-    silo: str
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., silo: _Optional[str] = ...) -> None: ...
+    silos: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., silos: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DownloadChunk(_message.Message):
     __slots__ = ("offset", "data", "hashes")

@@ -142,7 +142,8 @@ class SiloServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Download(self, request, context):
-        """Sends a sum or one silo's note, from a chunk on. The first message carries the list of all chunks' hashes.
+        """Sends the sum or the notes of one kind, one content after another, the first from a chunk on. The first message of
+        each content carries the list of all its chunks' hashes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -37,6 +38,7 @@ from protos.messages import (
     UploadHeader,
     Work,
 )
+from protos.roster import RosterMemory
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.errors import SiloError
 
@@ -167,6 +169,7 @@ class Client:
         self._channels: list[grpc.Channel] = []
         self._shown = b""
         self._stub: Any = None
+        self._roster = RosterMemory()
         self._left: str | None = None
         """Why the coordinator must not be called, if it must not."""
 
@@ -218,9 +221,11 @@ class Client:
 
     def poll(self) -> Work:
         """Wait for work; raises `AskedToStop` soon after the agent is asked to stop."""
-        request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
+        request = silo_pb2.PollRequest(
+            session=self._session, hold_seconds=HOLD_SECONDS, roster_sha256=self._roster.held
+        )
         work: silo_pb2.Work = self._held(lambda: self._calls.Poll, request)
-        return codec.from_wire(Work, work)
+        return self._roster.whole(codec.from_wire(Work, work))
 
     def answer(self, answer: Answer) -> None:
         """Tell the coordinator whether this silo takes part or refuses."""
@@ -291,30 +296,48 @@ class Client:
 
         self._patiently(send)
 
-    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
-        """Fetch the sum or note that `part` announces into `target`; after a break, resume at the first missing chunk.
+    def download(self, place: Place, tensor: Tensor | None, wanted: Sequence[tuple[Part, Path]]) -> None:
+        """Fetch what the parts announce, all of one kind, each into its file, in one stream.
 
-        Raises `ContentError` if the content is not what was announced. `target` does not exist then.
+        A file gets its name when it is complete, and stays. After a break it goes on at the first missing chunk. Raises
+        `ContentError` if a content is not what was announced; nothing of that one is left.
         """
-        target.parent.mkdir(parents=True, exist_ok=True)
-        request = silo_pb2.DownloadRequest(
-            place=codec.to_wire(place),
-            tensor=codec.tensor_to_wire(tensor),
-            kind=part.kind,
-            silo=part.silo,
-        )
+        left = deque((part, target, target.with_name(target.name + ".part")) for part, target in wanted)
+        for _, _, fresh in left:
+            fresh.parent.mkdir(parents=True, exist_ok=True)
+            fresh.unlink(missing_ok=True)
+
+        def fetch() -> None:
+            if not left:
+                return  # the connection broke after the last byte
+            # A file holds whole chunks only, and each was checked before it was written.
+            part, _, fresh = left[0]
+            request = silo_pb2.DownloadRequest(
+                place=codec.to_wire(place),
+                tensor=codec.tensor_to_wire(tensor),
+                kind=part.kind,
+                offset=fresh.stat().st_size if fresh.exists() else 0,
+                silos=[one.silo for one, _, _ in left],
+            )
+            stream = self._calls.Download(request, timeout=STREAM_SECONDS)
+            try:
+                while left:
+                    part, target, fresh = left[0]
+                    with fresh.open("ab") as file:
+                        _receive(stream, part, file)
+                    fresh.replace(target)
+                    left.popleft()
+                if next(stream, None) is not None:
+                    msg = f"the coordinator sends more than the {part.kind} that it announced"
+                    raise ContentError(msg)
+            finally:
+                stream.cancel()
+
         try:
-            with target.open("wb") as file:
-
-                def fetch() -> None:
-                    # The file holds whole chunks only, and each was checked before it was written.
-                    request.offset = file.tell()
-                    _receive(self._calls.Download(request, timeout=STREAM_SECONDS), part, file)
-
-                self._patiently(fetch)
-        except BaseException:
-            target.unlink(missing_ok=True)
-            raise
+            self._patiently(fetch)
+        finally:
+            for _, _, fresh in left:
+                fresh.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -401,15 +424,17 @@ def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator
 def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryIO) -> None:
     """Append the rest of a content to `file`. Raises `ContentError` before a wrong byte is written."""
     try:
-        first = next(stream, silo_pb2.DownloadChunk())
-        chunks = ChunkList(part.size, first.hashes)
+        chunk: silo_pb2.DownloadChunk | None = next(stream, None)
+        chunk = silo_pb2.DownloadChunk() if chunk is None else chunk
+        chunks = ChunkList(part.size, chunk.hashes)
         chunks.require(part.sha256)
-        for chunk in stream:
+        while chunk is not None and chunk.data:
             if chunk.offset != file.tell():
                 msg = f"the {part.kind} comes out of order: offset {chunk.offset} after {file.tell()} bytes"
                 raise ContentError(msg)
             chunks.check(chunk.offset, chunk.data)
             file.write(chunk.data)
+            chunk = next(stream, None) if file.tell() < part.size else None
     except MessageError as error:
         msg = f"the {part.kind} that the coordinator sends is not what it announced: {error}"
         raise ContentError(msg) from None

@@ -7,7 +7,7 @@ once it is read. `tasks` interprets the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -51,14 +51,27 @@ class Mail:
 
     def fetch_notes(self, work: Work, place: Place, note: Note, tensor: Tensor | None = None) -> dict[str, bytes]:
         """The notes of one kind that the work offers, by silo."""
-        return {part.silo: self._fetch(place, part, tensor) for part in work.parts if part.kind == note}
+        wanted = {
+            part: self._state.received_path(place, f"{part.kind}-fetched", part.silo)
+            for part in work.parts
+            if part.kind == note
+        }
+        try:
+            self._download(place, tensor, wanted)
+            with own_files():
+                return {part.silo: path.read_bytes() for part, path in wanted.items()}
+        finally:
+            for path in wanted.values():
+                path.unlink(missing_ok=True)
 
     def receive_shares(self, work: Work, place: Place) -> None:
         """Fetch and keep the others' shares for the attempt. Shares that were fetched before stay as they are."""
-        for part in work.parts:
-            path = self._state.received_path(place, part.kind, part.silo)
-            if part.kind == Note.SHARES and not path.exists():
-                self._download(place, part, None, path)
+        paths = {
+            part: self._state.received_path(place, part.kind, part.silo)
+            for part in work.parts
+            if part.kind == Note.SHARES
+        }
+        self._download(place, None, {part: path for part, path in paths.items() if not path.exists()})
 
     def shares(self, place: Place, silos: Sequence[str]) -> dict[str, bytes]:
         """The shares of these silos. Raises `OutOfTurnError` if any are missing."""
@@ -81,10 +94,10 @@ class Mail:
             msg = f"the coordinator offers no sum of {tensor}"
             raise OutOfTurnError(msg)
         path = self._state.received_path(place, f"sum-{tensor}", "all")
-        self._download(place, part, tensor, path)
-        with own_files():
-            file = path.open("rb")
         try:
+            self._download(place, tensor, {part: path})
+            with own_files():
+                file = path.open("rb")
             with file:
                 yield file, part.sha256
         finally:
@@ -94,25 +107,15 @@ class Mail:
     def upload(self, place: Place, tensor: Tensor, part: Part) -> Iterator[BinaryIO]:
         """One silo's sealed upload, as a file that is erased afterwards."""
         path = self._state.received_path(place, f"upload-{tensor}", part.silo)
-        self._download(place, part, tensor, path)
         try:
+            self._download(place, tensor, {part: path})
             with path.open("rb") as file:
                 yield file
         finally:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
-    def _fetch(self, place: Place, part: Part, tensor: Tensor | None) -> bytes:
-        path = self._state.received_path(place, f"{part.kind}-fetched", part.silo)
-        self._download(place, part, tensor, path)
+    def _download(self, place: Place, tensor: Tensor | None, wanted: Mapping[Part, Path]) -> None:
         with own_files():
-            content = path.read_bytes()
-            path.unlink()
-        return content
-
-    def _download(self, place: Place, part: Part, tensor: Tensor | None, path: Path) -> None:
-        # The file gets its own name only when it is complete.
-        fresh = path.with_name(path.name + ".part")
-        with own_files():
-            self._client.download(place, tensor, part, fresh)
-            fresh.replace(path)
-        self._metrics.received.labels(part.kind).inc(part.size)
+            self._client.download(place, tensor, tuple(wanted.items()))
+        for part in wanted:
+            self._metrics.received.labels(part.kind).inc(part.size)

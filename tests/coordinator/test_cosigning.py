@@ -1,4 +1,3 @@
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -65,10 +64,12 @@ class Desk:
         return replace(stated, certificate_pem=credential.certificate_pem, signature=credential.sign(stated.checkpoint))
 
     def state(self, stated, silo="north", peers=NAMES):
-        return self.hubs.state(silo, stated, peers, 0)
+        return self.hubs.state(silo, stated, peers)
 
     def witness(self, silo, given=None):
-        handed = self.hubs.witness(silo, given, 0)
+        if given is not None:
+            self.hubs.take(silo, given)
+        handed = self.hubs.hand_out(silo)
         return None if handed is None else handed.stated
 
     def words(self, silo, stated):
@@ -311,32 +312,37 @@ def test_what_a_signer_showed_of_old_is_forgotten_as_soon_as_it_signs_anew(desk)
 
 
 def test_who_waits_is_woken(desk):
-    stated, found = desk.stated(1), []
-    desk.hubs = BelievingHub(desk.checkpoints, desk.hub, desk.trust)
-    waiting = threading.Thread(target=lambda: found.append(desk.hubs.state("north", stated, NAMES, 60)))
-    handed = []
-    peer = threading.Thread(target=lambda: handed.append(desk.hubs.witness("south", None, 60)))
-    peer.start()
-    waiting.start()
-    peer.join(300)
-    assert [one.stated for one in handed] == [stated]
+    stated, rung = desk.stated(1), []
+    for name in NAMES:
+        desk.hubs.requests.listen(name, lambda name=name: rung.append(("cosign", name)))
+        desk.hubs.answers.listen(name, lambda name=name: rung.append(("answered", name)))
+    desk.state(stated)
+    assert rung == [("cosign", "south")]
+    assert desk.hubs.answered("north", stated) is None
+    assert desk.witness("south") == stated
     desk.witness("south", desk.words("south", stated))
-    waiting.join(300)
-    assert desk.signer(found[0].peer) == "fedward://silo/south"
+    assert rung[1:] == [("answered", "north")]
+    assert desk.signer(desk.hubs.answered("north", stated).peer) == "fedward://silo/south"
+    assert desk.hubs.answered("north", desk.stated(2)) is None, "of another checkpoint"
 
 
-def test_the_end_lets_everybody_go(desk):
-    desk.hubs = BelievingHub(desk.checkpoints, desk.hub, desk.trust)
-    calls = [
-        threading.Thread(target=lambda: desk.hubs.state("north", desk.stated(1), NAMES, 600)),
-        threading.Thread(target=lambda: desk.hubs.witness("north", None, 600)),
-    ]
-    for call in calls:
-        call.start()
-    desk.hubs.close()
-    for call in calls:
-        call.join(300)
-        assert not call.is_alive()
+def test_whoever_is_asked_because_another_is_silent_is_rung_for_once_it_is_time(desk):
+    rung = []
+    for name in NAMES:
+        desk.hubs.requests.listen(name, lambda name=name: rung.append(name))
+    desk.state(desk.stated(1))
+    assert desk.witness("south") is not None
+    rung.clear()
+    for seconds, due in ((PATIENCE_SECONDS - 0.1, set()), (0.6, {"south", "west"}), (0.2, set())):
+        desk.now += seconds
+        rung.clear()
+        desk.hubs.pass_time()
+        assert set(rung) == due
+    desk.witness("south", desk.words("south", desk.stated(1)))
+    rung.clear()
+    desk.now += PATIENCE_SECONDS
+    desk.hubs.pass_time()
+    assert rung == [], "one answer is enough"
 
 
 # --- a database that is damaged ---------------------------------------------------------------------------------------
@@ -440,7 +446,7 @@ class Robbed:
         self.hubs = KnownLedgers(self.checkpoints, self.parties.hub, trust, studies=self, today=lambda: self.now)
 
     def state(self, credential, entries, evidence=None):
-        found = self.hubs.state("north", stated(credential, entries), ("south",), 0, evidence=evidence)
+        found = self.hubs.state("north", stated(credential, entries), ("south",), evidence=evidence)
         return found.coordinator
 
     def heads(self):
@@ -492,8 +498,8 @@ def test_what_another_silo_cosigned_of_the_made_up_head_is_told_no_more(robbed):
     robbed.state(robbed.parties.old, charged(STUDY, [0]))
     robbed.now = D + timedelta(minutes=5)
     made_up = stated(robbed.parties.old, charged(STUDY, [0, 1]))
-    robbed.hubs.state("north", made_up, ("south",), 0)
-    robbed.hubs.witness("south", witnessed(made_up, robbed.parties.south), 0)
+    robbed.hubs.state("north", made_up, ("south",))
+    robbed.hubs.take("south", witnessed(made_up, robbed.parties.south))
     assert len(robbed.heads()) == 2
     robbed.revoke()
     assert robbed.heads() == [head_of(charged(STUDY, [0])).head]
@@ -542,7 +548,7 @@ def test_a_coordinator_that_was_put_back_believes_its_own_later_signature(robbed
 def test_peers_are_handed_what_the_coordinator_signed_before(robbed):
     robbed.state(robbed.parties.old, charged(STUDY, [0]))
     robbed.state(robbed.parties.old, charged(STUDY, [0, 1]))
-    handed = robbed.hubs.witness("south", None, 0)
+    handed = robbed.hubs.hand_out("south")
     assert Checkpoint.parse(handed.evidence.stated.checkpoint).head == head_of(charged(STUDY, [0])).head
     robbed.parties.trust.verify(
         handed.evidence.certificate_pem, handed.evidence.stated.checkpoint, handed.evidence.signature

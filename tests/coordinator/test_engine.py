@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -201,7 +200,7 @@ def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_n
     assert {status.name for status in make_engine().statuses()} == {"older", "tiny"}
     assert after.canonical(older.digest, "north") == older.canonical()
     if life is not Life.CREATED:
-        assert after.poll("north", "one", 0).task in (Task.FINISH, Task.DECIDE)
+        assert after.poll("north", "one").task in (Task.FINISH, Task.DECIDE)
 
 
 @broken
@@ -225,7 +224,7 @@ def test_a_study_whose_last_round_also_summed_the_metrics_goes_on_unless_it_is_i
             progress = before._progress[STUDY.digest]
             place = Place(STUDY.digest, number, 1)
             moved = replace(progress, round=replace(progress.round, place=place, tensors=tensors[number]))
-            with before._changed:
+            with before._lock:
                 before._commit(progress, moved, [Persist()])
         assert before.status("tiny").rounds == 2
     with capture_logs() as log:
@@ -255,23 +254,23 @@ def test_the_script_says_what_the_study_says():
 
 def test_work_follows_the_phases(engine):
     silo = STUDY.silos[0]
-    assert engine.poll(silo, "one", 0).task is Task.DECIDE
+    assert engine.poll(silo, "one").task is Task.DECIDE
     answer_all(engine)
-    assert [engine.poll(name, "one", 0).task for name in STUDY.silos] == [Task.GREET] * 3
+    assert [engine.poll(name, "one").task for name in STUDY.silos] == [Task.GREET] * 3
     send_all(engine, Note.GREETING)
     (dealer,) = engine.status("tiny").waiting_for
     other = next(s for s in STUDY.silos if s != dealer)
-    assert engine.poll(dealer, "one", 0).task is Task.DEAL
-    assert engine.poll(other, "one", 0).task is Task.WAIT
+    assert engine.poll(dealer, "one").task is Task.DEAL
+    assert engine.poll(other, "one").task is Task.WAIT
     send(engine, dealer, Note.KEYS, b"keys")
-    work = engine.poll(other, "one", 0)
+    work = engine.poll(other, "one")
     assert (work.task, work.actor, [m.silo for m in work.roster]) == (Task.TAKE, dealer, sorted(STUDY.silos))
     assert [(part.kind, part.silo) for part in work.parts] == [
         *(("greeting", name) for name in STUDY.silos),
         ("keys", dealer),
     ]
     assert work.parts[-1] == Part("keys", dealer, 4, digest_of(b"keys"))
-    assert engine.poll("elsewhere", "one", 0).task is Task.WAIT
+    assert engine.poll("elsewhere", "one").task is Task.WAIT
 
 
 def test_nothing_is_said_that_is_not_stored(engine, monkeypatch):
@@ -354,7 +353,7 @@ def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock)
     clock.now += LISTED_SECONDS - STUDY.deadlines.offer - 1
     until_ticks(engine, 2)
     assert engine.status("tiny").state == "waiting"
-    with engine._changed:
+    with engine._lock:
         engine._notice(STUDY.silos[0], "one")
         assert engine.status("tiny").phase == "offer", "who only calls is asked again"
         clock.now += STUDY.deadlines.offer
@@ -582,7 +581,7 @@ def test_what_the_disk_has_altered_is_never_added(make_engine):
 
 def test_a_sum_lies_with_its_list(many):
     many.until(lambda s: s.phase == "open")
-    work = many.engine.poll("west", "one", 0)
+    work = many.engine.poll("west", "one")
     (total,) = (part for part in work.parts if part.kind == SUM)
     spool = many.engine._spool
     content = spool.complete(work.place, "counts", SUM_FILE).read_bytes()
@@ -595,7 +594,7 @@ def test_a_sum_that_fails_too_late_ends_nothing(engine, monkeypatch):
     to_gather(engine)
 
     def fail(*_):
-        engine.poll(STUDY.silos[0], "two", 0)
+        engine.poll(STUDY.silos[0], "two")
         raise FileNotFoundError(errno.ENOENT, "cleared")
 
     monkeypatch.setattr(adding, "add_contents", fail)
@@ -611,7 +610,7 @@ def test_an_upload_whose_attempt_ends_while_it_is_checked(engine, monkeypatch):
     real = intake.check_content
 
     def late(path, kind):
-        engine.poll(STUDY.silos[1], "two", 0)
+        engine.poll(STUDY.silos[1], "two")
         return real(path, kind)
 
     monkeypatch.setattr(intake, "check_content", late)
@@ -632,7 +631,7 @@ def test_a_sum_that_comes_too_late_is_forgotten(engine, monkeypatch):
     real = adding.add_contents
 
     def slow(paths, digests, kind, target):
-        engine.poll(STUDY.silos[0], "two", 0)
+        engine.poll(STUDY.silos[0], "two")
         assert engine.status("tiny").attempt == 2
         target.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
@@ -708,13 +707,13 @@ def test_a_restart_knows_everything_that_was_answered(engine, make_engine):
 def test_who_was_told_of_the_end_stays_told(engine, make_engine):
     engine.abort_study("tiny", "enough")
     silo = STUDY.silos[0]
-    work = engine.poll(silo, "one", 0)
+    work = engine.poll(silo, "one")
     assert (work.task, work.outcome) == (Task.FINISH, "aborted")
     engine.confirm(silo, confirm(PLACE, silo, Task.FINISH).confirm)
     engine.close()
     again = make_engine()
-    assert again.poll(silo, "one", 0).task is Task.WAIT
-    assert again.poll(STUDY.silos[1], "one", 0).task is Task.FINISH
+    assert again.poll(silo, "one").task is Task.WAIT
+    assert again.poll(STUDY.silos[1], "one").task is Task.FINISH
 
 
 def test_a_word_about_another_place_is_out_of_turn(engine):
@@ -743,16 +742,6 @@ def test_the_phases_times_are_kept_and_measured(engine, clock):
     assert value("fedward_coordinator_received_bytes_total", {"kind": "keys"}) == 4.0
     assert value("fedward_coordinator_studies", {"state": Life.RUNNING}) == 1.0
     assert value("fedward_coordinator_waiting_silos", {"study": STUDY.digest[:12]}) == 3.0
-
-
-def test_a_poll_that_waits_ends_when_the_coordinator_does(make_engine):
-    engine = make_engine()
-    found = []
-    waiting = threading.Thread(target=lambda: found.append(engine.poll("north", "one", 60)))
-    waiting.start()
-    engine.close()
-    waiting.join(300)
-    assert found[0].task is Task.WAIT
 
 
 # --- away, waiting, paused ------------------------------------------------------------------------------------------
@@ -791,7 +780,7 @@ class Play:
         return self.status
 
     def perform(self, silo):
-        work = self.engine.poll(silo, "one", 0)
+        work = self.engine.poll(silo, "one")
         place = work.place
         if work.task is Task.DECIDE:
             self.engine.answer(silo, Answer(place, "one", member=member(silo), model=self.models[silo]))
@@ -837,7 +826,7 @@ def test_who_was_silent_is_away_and_waits_for_nobody(pair):
 
 
 def test_who_polls_again_is_offered_a_seat_and_catches_up(pair):
-    assert pair.engine.poll("west", "one", 0).task is Task.DECIDE
+    assert pair.engine.poll("west", "one").task is Task.DECIDE
     assert (states(pair.status)["west"], gauge(pair.engine, "silos_away", study=pair.study.digest[:12])) == (
         "invited",
         0.0,
@@ -845,13 +834,13 @@ def test_who_polls_again_is_offered_a_seat_and_catches_up(pair):
     status = pair.until(lambda s: s.phase == "share")
     (sharer,) = status.waiting_for
     assert sharer in ("north", "south")
-    assert pair.engine.poll("west", "one", 0).task is Task.WAIT
+    assert pair.engine.poll("west", "one").task is Task.WAIT
     status = pair.until(lambda s: s.phase == "catch_up")
-    work = pair.engine.poll("west", "one", 0)
+    work = pair.engine.poll("west", "one")
     model = Part("model", sharer, 4, digest_of(b"note"))
     assert (work.task, work.actor, work.parts) == (Task.CATCH_UP, sharer, (model,))
-    assert pair.engine.download("west", work.place, None, "model", sharer) == ("note-model", sharer)
-    assert [pair.engine.poll(silo, "one", 0).task for silo in ("north", "south")] == [Task.WAIT, Task.WAIT]
+    assert pair.engine.download("west", work.place, None, "model", [sharer]) == {sharer: ("note-model", sharer)}
+    assert [pair.engine.poll(silo, "one").task for silo in ("north", "south")] == [Task.WAIT, Task.WAIT]
     pair.until(lambda s: s.state == "finished")
     assert len(set(pair.models.values())) == 1
 
@@ -864,11 +853,11 @@ def test_too_few_present_wait_without_using_up_an_attempt(engine, clock):
     assert (status.attempt, status.phase, status.waiting_for) == (1, "wait", ("south", "west"))
     assert status.why == "1 silos take part, the study needs 3; the round waits for south, west"
     assert gauge(engine, "studies", state="waiting") == 1.0
-    assert engine.poll("north", "one", 0).task is Task.WAIT, "who has a seat is asked for nothing"
+    assert engine.poll("north", "one").task is Task.WAIT, "who has a seat is asked for nothing"
     clock.now += 1e6
     until_ticks(engine, 2)
     assert engine.status("tiny").state == "waiting"
-    assert engine.poll("south", "one", 0).task is Task.DECIDE
+    assert engine.poll("south", "one").task is Task.DECIDE
     assert (engine.status("tiny").state, engine.status("tiny").attempt) == ("running", 1)
 
 
@@ -876,7 +865,7 @@ def test_nobody_is_given_work_in_a_pause_and_what_comes_counts(engine, clock):
     to_gather(engine)
     engine.pause_study("tiny", "paused by ops")
     assert (engine.status("tiny").state, engine.status("tiny").why) == ("paused", "paused by ops")
-    assert [engine.poll(silo, "one", 0).task for silo in STUDY.silos] == [Task.WAIT] * 3
+    assert [engine.poll(silo, "one").task for silo in STUDY.silos] == [Task.WAIT] * 3
     clock.now += 1e6
     until_ticks(engine, 2)
     for silo in STUDY.silos:
@@ -886,7 +875,7 @@ def test_nobody_is_given_work_in_a_pause_and_what_comes_counts(engine, clock):
     clock.now += 5
     engine.resume_study("tiny")
     assert (engine.status("tiny").state, engine.status("tiny").why) == ("running", "")
-    assert engine.poll(STUDY.silos[0], "one", 0).task is Task.SIGN
+    assert engine.poll(STUDY.silos[0], "one").task is Task.SIGN
     assert max(t.seconds for t in engine.status("tiny").times) < 1e6, "a pause is no part of a phase"
 
 
@@ -904,12 +893,11 @@ def test_a_resumed_study_has_the_time_that_was_left(engine, clock):
 
 def test_a_poll_that_waits_through_a_pause_gets_its_work_when_it_ends(engine):
     engine.pause_study("tiny", "paused by ops")
-    found = []
-    waiting = threading.Thread(target=lambda: found.append(engine.poll("north", "one", 300)))
-    waiting.start()
+    assert engine.poll("north", "one").task is Task.WAIT
+    rung = []
+    engine.bells.listen("north", lambda: rung.append(engine.work("north").task))
     engine.resume_study("tiny")
-    waiting.join(300)
-    assert found[0].task is Task.DECIDE
+    assert rung == [Task.DECIDE]
 
 
 def test_time_without_coordinator_does_not_count(engine, make_engine, clock):
@@ -939,7 +927,7 @@ def test_a_restart_in_a_pause_keeps_files_and_goes_on_adding(engine, make_engine
         send(again, silo, Tensor.COUNTS, counts())
     until(lambda: again.status("tiny").phase == "sign")
     again.resume_study("tiny")
-    assert again.poll("north", "one", 0).task is Task.SIGN
+    assert again.poll("north", "one").task is Task.SIGN
 
 
 def test_a_restart_while_waiting_waits_on(engine, make_engine, clock):
@@ -951,12 +939,12 @@ def test_a_restart_while_waiting_waits_on(engine, make_engine, clock):
     again = make_engine()
     assert again.status("tiny").waiting_for == before.waiting_for
     assert gauge(again, "silos_away", study=STUDY.digest[:12]) == 2.0
-    assert again.poll("west", "one", 0).task is Task.DECIDE
+    assert again.poll("west", "one").task is Task.DECIDE
 
 
 @pytest.mark.parametrize("phase", ["share", "catch_up"])
 def test_a_restart_while_somebody_catches_up_goes_on(pair, make_engine, phase):
-    pair.engine.poll("west", "one", 0)
+    pair.engine.poll("west", "one")
     before = pair.until(lambda s: s.phase == phase)
     pair.engine.close()
     pair.engine = make_engine()
@@ -966,7 +954,7 @@ def test_a_restart_while_somebody_catches_up_goes_on(pair, make_engine, phase):
 
 
 def test_a_model_that_is_not_the_expected_one_ends_the_attempt_by_name(pair):
-    pair.engine.poll("west", "one", 0)
+    pair.engine.poll("west", "one")
     status = pair.until(lambda s: s.phase == "catch_up")
     place = Place(pair.study.digest, status.round, status.attempt)
     pair.engine.confirm("west", Confirm(place, Task.CATCH_UP, model="something else"))
@@ -1022,13 +1010,13 @@ def test_an_upload_that_is_complete_too_late_is_refused_and_not_added(many, cloc
     with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
         many.engine.expect(header)
     assert [path.name for path in added] == [f"{silo}.sealed" for silo in ("east", "north", "polar", "west")]
-    assert many.engine.poll("south", "one", 0).task is Task.WAIT
+    assert many.engine.poll("south", "one").task is Task.WAIT
     assert many.status.phase == "sign"
 
 
 def test_a_confirmation_of_who_was_lost_is_refused(many, clock):
     many.until(lambda s: s.phase == "open")
-    many.engine.poll("south", "two", 0)
+    many.engine.poll("south", "two")
     place = Place(many.study.digest, 0, 1)
     for said in ({"model": "m"}, {"dispute": "data"}):
         with pytest.raises(WrongPhaseError, match="south is not in the roster, or was set aside"):
@@ -1048,7 +1036,7 @@ def test_a_restart_of_the_coordinator_remembers_the_lost(make_engine, clock, mon
         if phase == "add":
             patch.setattr(engine, "_add", lambda _: None)
         play.until(lambda s: s.phase == phase)
-        engine.poll("south", "two", 0)
+        engine.poll("south", "two")
         before = play.status
         assert (before.phase, states(before)["south"]) == (phase, "lost")
     engine.close()
@@ -1062,13 +1050,15 @@ def test_a_restart_of_the_coordinator_remembers_the_lost(make_engine, clock, mon
 
 def test_the_sum_s_parts_are_what_everybody_revealed(many):
     many.until(lambda s: s.phase == "open")
-    work = many.engine.poll("west", "one", 0)
+    work = many.engine.poll("west", "one")
     assert [(part.kind, part.silo) for part in work.parts] == [
         *(("reveal", silo) for silo in many.study.silos),
         (SUM, ""),
     ]
     place = Place(many.study.digest, 0, 1)
-    slots = [many.engine.download("west", place, Tensor.COUNTS, part.kind, part.silo) for part in work.parts]
+    slots = [
+        many.engine.download("west", place, Tensor.COUNTS, part.kind, [part.silo])[part.silo] for part in work.parts
+    ]
     assert slots[0] == ("note-reveal-counts", "east")
     assert slots[-1] == ("counts", "_sum")
     for part, slot in zip(work.parts, slots, strict=True):
@@ -1095,7 +1085,7 @@ def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_
 def test_an_engine_whose_clock_gets_no_turn_counts_as_stuck(engine, monkeypatch):
     monkeypatch.setattr(engines, "STUCK_SECONDS", 1.0)
     until(engine.passes)
-    with engine._changed:
+    with engine._lock:
         until(lambda: not engine.passes())
     until(engine.passes)
 

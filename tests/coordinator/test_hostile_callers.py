@@ -34,7 +34,7 @@ def requests_of(silo, place, content):
         "Answer": silo_pb2.AnswerRequest(place=wire, session="one", refusal="no", explanation="because"),
         "Upload": stream,
         "UploadStatus": silo_pb2.UploadStatusRequest(header=header),
-        "Download": silo_pb2.DownloadRequest(place=wire, kind="greeting", silo=silo.name),
+        "Download": silo_pb2.DownloadRequest(place=wire, kind="greeting", silos=[silo.name]),
         "Confirm": confirm,
         "Heartbeat": silo_pb2.HeartbeatRequest(session="one"),
         "LatestCountersignatures": silo_pb2.LatestCountersignaturesRequest(),

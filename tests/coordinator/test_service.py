@@ -40,6 +40,7 @@ from protos.messages import (
     Tensor,
     Work,
 )
+from protos.roster import digest_of as digest_of_roster
 from protos.steps import Note, Task
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import make_authority
@@ -426,6 +427,21 @@ def gathering(scene):
     place = scene.gathering(Tensor.COUNTS)
     silo = first(scene)
     return silo, place, silo.contribution(place, Tensor.COUNTS)
+
+
+def test_the_roster_is_sent_once_and_then_named(scene, gathering):
+    silo, _, _ = gathering
+    asked = silo_pb2.PollRequest(session=silo.session)
+    whole = silo.silo.Poll(asked)
+    asked.roster_sha256 = digest_of_roster(codec.from_wire(Work, whole).roster)
+    short = silo.silo.Poll(asked)
+    assert (len(whole.roster), len(short.roster), short.roster_sha256) == (3, 0, asked.roster_sha256)
+    assert silo.poll() == silo.poll() == codec.from_wire(Work, whole)
+    asked.roster_sha256 = "0" * 64
+    assert silo.silo.Poll(asked) == whole
+    asked.roster_sha256 = "x" * 65
+    with refused(Code.INVALID_ARGUMENT, "poll.roster_sha256: has 65 characters"):
+        silo.silo.Poll(asked)
 
 
 def test_an_upload_in_another_s_name(scene, gathering):

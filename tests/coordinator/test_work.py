@@ -12,7 +12,7 @@ from coordinator.core.state import OVER, SPARING, Phase
 from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import check_fetch, check_upload, work_in
+from coordinator.work import asked_in, check_fetch, check_upload, work_in
 from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values
 from policies.plan.note_sizes import note_limit
@@ -104,12 +104,24 @@ def test_who_is_asked_for_what(phase):
         assert work.vouches == (tuple(map(vouch, STUDY.silos)) if phase is Phase.CATCH_UP else ())
         if phase in (Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE):
             assert (work.actor, work.tensor) == (NORTH, None)
-        assert (work.place, work.roster) == (state.round.place, state.round.members)
+        assert (work.place, work.roster) == (state.round.place, () if phase is Phase.OFFER else state.round.members)
+
+
+def fetch(round_, silo, tensor, kind, of_silo):
+    """Where lies what one silo fetches of another."""
+    return check_fetch(round_, silo, tensor, kind, [of_silo])[of_silo]
+
+
+def require_asked(state):
+    """Those are rung for who get something, and nobody else."""
+    assert asked_in(state) == {one.name for one in state.silos if work_in(state, one.name, told=False) is not None}
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in OVER])
 def test_nobody_is_asked_in_a_pause(phase):
+    require_asked(study_in(phase))
     state, _ = pause(study_in(phase), "paused by ops", 1.0)
+    require_asked(state)
     assert [work_in(state, silo, told=False) for silo in STUDY.silos] == [None] * 3
 
 
@@ -122,6 +134,7 @@ def test_who_has_left_hears_it_even_in_a_pause_and_once():
     work = work_in(state, WEST, told=False)
     assert (work.task, work.outcome, work.why) == (Task.FINISH, "left", "budget_spent: policy.budget is spent")
     assert work_in(state, WEST, told=True) is None
+    require_asked(state)
 
 
 def test_the_end_is_told_to_all_with_its_reason():
@@ -129,6 +142,8 @@ def test_the_end_is_told_to_all_with_its_reason():
     work = work_in(state, NORTH, told=False)
     assert (work.task, work.outcome, work.why) == (Task.FINISH, "aborted", "stopped by ops")
     assert work_in(create(script_of(STUDY)), NORTH, told=False) is None
+    require_asked(state)
+    require_asked(create(script_of(STUDY)))
 
 
 def test_who_was_lost_at_the_very_end_hears_that_the_others_went_on_without_it():
@@ -156,7 +171,7 @@ def test_who_was_lost_is_asked_for_nothing_and_given_nothing(phase):
     assert work_in(replace(state, round=round_), "south", told=False) is None
     for one in PARTS.get(phase, ()):
         with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
-            check_fetch(round_, "south", round_.tensor, one.kind, one.silo)
+            fetch(round_, "south", round_.tensor, one.kind, one.silo)
     with pytest.raises(WrongPhaseError, match="south was set aside in this attempt"):
         check_upload(round_, STUDY, upload(round_.place, "south", Tensor.HEADS).header)
 
@@ -173,7 +188,7 @@ def test_participants_fetch_each_other_s_shares_once_and_not_those_of_the_lost()
     assert (work.participants, work.parts) == (others, tuple(part(silo, Note.SHARES) for silo in others))
     assert len(work.roster) == 5
     with pytest.raises(WrongPhaseError, match="there is no shares of north for west to fetch"):
-        check_fetch(round_, "west", None, Note.SHARES, "north")
+        fetch(round_, "west", None, Note.SHARES, "north")
     second = replace(state, round=reach(Phase.GATHER, cursor=1))
     assert work_in(second, WEST, told=False).parts == ()
 
@@ -184,12 +199,12 @@ def test_who_adds_again_fetches_every_upload_of_the_sum_as_it_was_signed():
     assert [(one.part.silo, one.signature) for one in work.uploads] == [(s, f"{s}'s".encode()) for s in STUDY.silos]
     assert (work.participants, work.survivors, work.parts) == (STUDY.silos, STUDY.silos, ())
     for silo in STUDY.silos:
-        assert check_fetch(state.round, NORTH, Tensor.HEADS, "ckks", silo) == ("heads", silo)
+        assert fetch(state.round, NORTH, Tensor.HEADS, "ckks", silo) == ("heads", silo)
     for tensor, kind, silo in ((Tensor.ENCODER, "ckks", SOUTH), (Tensor.HEADS, "ring32", SOUTH)):
         with pytest.raises(WrongPhaseError, match="to fetch"):
-            check_fetch(state.round, NORTH, tensor, kind, silo)
+            fetch(state.round, NORTH, tensor, kind, silo)
     with pytest.raises(WrongPhaseError, match="to fetch"):
-        check_fetch(reach(Phase.OPEN), NORTH, Tensor.HEADS, "ckks", SOUTH)
+        fetch(reach(Phase.OPEN), NORTH, Tensor.HEADS, "ckks", SOUTH)
 
 
 def test_the_proof_of_a_spoilt_sum_comes_with_the_next_offer_alone():
@@ -205,7 +220,7 @@ def test_a_reveal_that_came_before_the_loss_can_be_fetched():
         round_, _ = step(round_, event, 0.0)
     round_, _ = step(round_, Restarted("east", "new"), 0.0)
     round_ = reach(Phase.OPEN, round_)
-    assert check_fetch(round_, "west", Tensor.HEADS, Note.REVEAL, "east") == ("note-reveal-heads", "east")
+    assert fetch(round_, "west", Tensor.HEADS, Note.REVEAL, "east") == ("note-reveal-heads", "east")
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in OVER])
@@ -215,25 +230,33 @@ def test_what_may_be_fetched_when(phase, kind, of_silo):
     round_ = reach(phase)
     if (kind, of_silo) in {(one.kind, one.silo) for one in PARTS.get(phase, ())}:
         slot, file = SLOTS[kind]
-        assert check_fetch(round_, NORTH, round_.tensor, kind, of_silo) == (slot, file or of_silo)
+        assert fetch(round_, NORTH, round_.tensor, kind, of_silo) == (slot, file or of_silo)
         with pytest.raises(WrongPhaseError, match="elsewhere is not in the roster"):
-            check_fetch(round_, "elsewhere", round_.tensor, kind, of_silo)
+            fetch(round_, "elsewhere", round_.tensor, kind, of_silo)
     elif phase in (Phase.OFFER, Phase.WAIT):
         with pytest.raises(WrongPhaseError, match="north is not in the roster"):
-            check_fetch(round_, NORTH, round_.tensor, kind, of_silo)
+            fetch(round_, NORTH, round_.tensor, kind, of_silo)
     else:
         of = of_silo or "the coordinator"
         with pytest.raises(
             WrongPhaseError, match=f"in the phase {phase} there is no {kind} of {of} for north to fetch"
         ):
-            check_fetch(round_, NORTH, round_.tensor, kind, of_silo)
+            fetch(round_, NORTH, round_.tensor, kind, of_silo)
+
+
+def test_several_are_fetched_at_once_or_none():
+    round_ = reach(Phase.OPEN)
+    found = check_fetch(round_, NORTH, Tensor.HEADS, Note.REVEAL, STUDY.silos)
+    assert found == {silo: ("note-reveal-heads", silo) for silo in STUDY.silos}
+    with pytest.raises(WrongPhaseError, match="there is no reveal of elsewhere for north to fetch"):
+        check_fetch(round_, NORTH, Tensor.HEADS, Note.REVEAL, [*STUDY.silos, "elsewhere"])
 
 
 @pytest.mark.parametrize(("kind", "of_silo"), [("sum", ""), (Note.REVEAL, SOUTH)])
 @pytest.mark.parametrize("tensor", [Tensor.ENCODER, None])
 def test_what_belongs_to_another_tensor_is_not_there(kind, of_silo, tensor):
     with pytest.raises(WrongPhaseError):
-        check_fetch(reach(Phase.OPEN), NORTH, tensor, kind, of_silo)
+        fetch(reach(Phase.OPEN), NORTH, tensor, kind, of_silo)
 
 
 def note(kind, silo, size=100):

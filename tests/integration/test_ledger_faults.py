@@ -93,13 +93,13 @@ class Wire:
 
     def cosign(self, place, stated, evidence=None):
         try:
-            self._hub.state("north", stated, ["south"], 0)
+            self._hub.state("north", stated, ["south"])
         except LedgerRolledBackError as fault:
             raise WentBackRefused(grpc.StatusCode.FAILED_PRECONDITION, str(fault)) from None
-        asked = self._hub.witness("south", None, 0)
+        asked = self._hub.hand_out("south")
         if asked is not None:
-            self._hub.witness("south", self._witness.cosign(asked.stated, asked.evidence), 0)
-        return self._hub.state("north", stated, ["south"], 0)
+            self._hub.take("south", self._witness.cosign(asked.stated, asked.evidence))
+        return self._hub.state("north", stated, ["south"])
 
 
 class World:

@@ -139,7 +139,7 @@ def test_whatever_is_answered_a_call_raises_an_error_with_a_name(recorded, hub, 
         for number in range(calls):
             wanted, tensor, part = offered[number % len(offered)]
             for call in (
-                lambda: client.download(wanted, tensor, part, tmp_path / "fetched"),  # noqa: B023  # called at once
+                lambda: client.download(wanted, tensor, [(part, tmp_path / "fetched")]),  # noqa: B023  # called at once
                 lambda: client.upload(header, tmp_path / "sealed", listed(content)),
                 lambda: cosigning.ask(place),
                 cosigning.remember,

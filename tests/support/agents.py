@@ -7,6 +7,7 @@ contribute integers that are known beforehand, may lose messages, die at a write
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,11 +84,12 @@ class Line:
         """Hand over what fits its header."""
         self.coordinator.upload(header, data, b"")
 
-    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
-        data = self.coordinator.download(self.silo, place, tensor, part)
-        assert (len(data), digest_of(data)) == (part.size, part.sha256)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+    def download(self, place: Place, tensor: Tensor | None, wanted: Sequence[tuple[Part, Path]]) -> None:
+        for part, target in wanted:
+            data = self.coordinator.download(self.silo, place, tensor, part)
+            assert (len(data), digest_of(data)) == (part.size, part.sha256)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
 
 
 class AgentSilo:

@@ -114,16 +114,23 @@ class HostileCoordinator:
             pass
         yield silo_pb2.UploadReply()
 
-    def _download(self, first: bytes, _: Iterator[bytes]) -> Iterator[Message]:
-        wanted = silo_pb2.DownloadRequest.FromString(first)
+    def _download(self, asked: bytes, _: Iterator[bytes]) -> Iterator[Message]:
+        wanted = silo_pb2.DownloadRequest.FromString(asked)
         place = Place(wanted.place.study, wanted.place.round, wanted.place.attempt)
         tensor = codec.tensor_from_wire(wanted.tensor)
         slot = f"sum-{tensor}" if wanted.kind == SUM else note_slot(wanted.kind, tensor)
-        content = self.honest.content.get((place, slot, wanted.silo), b"nothing")
-        chunks: ChunkList = listed(content)
-        yield silo_pb2.DownloadChunk(hashes=chunks.hashes)
-        for offset in range(wanted.offset, len(content), MAX_CHUNK):
-            yield silo_pb2.DownloadChunk(offset=offset, data=content[offset : offset + MAX_CHUNK])
+        begin = wanted.offset
+        for silo in wanted.silos:
+            content = self.honest.content.get((place, slot, silo), b"nothing")
+            chunks: ChunkList = listed(content)
+            first = silo_pb2.DownloadChunk(offset=begin, hashes=chunks.hashes)
+            for offset in range(begin, len(content), MAX_CHUNK):
+                first.offset, first.data = offset, content[offset : offset + MAX_CHUNK]
+                yield first
+                first = silo_pb2.DownloadChunk()
+            if first.hashes:
+                yield first
+            begin = 0
 
     def _countersign(self, first: bytes, _: Iterator[bytes]) -> Iterator[Message]:
         stated = codec.from_wire(SignedCheckpoint, silo_pb2.CountersignRequest.FromString(first).statement)

@@ -7,7 +7,7 @@ own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,9 +111,9 @@ class LocalClient(Line):
         self.calls.append(f"upload {header.slot}")
         super().upload(header, content, chunks)
 
-    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
-        self.calls.append(f"download {slot_of(tensor, part)}")
-        super().download(place, tensor, part, target)
+    def download(self, place: Place, tensor: Tensor | None, wanted: Sequence[tuple[Part, Path]]) -> None:
+        self.calls += [f"download {slot_of(tensor, part)}" for part, _ in wanted]
+        super().download(place, tensor, wanted)
 
 
 def slot_of(tensor: Tensor | None, part: Part) -> str:

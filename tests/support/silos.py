@@ -39,6 +39,7 @@ from protos.messages import (
     UploadHeader,
     Work,
 )
+from protos.roster import RosterMemory
 from protos.status import StudyStatus
 from protos.steps import SUM, Note, Task
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
@@ -120,6 +121,7 @@ class Silo(Caller):
     def __init__(self, port: int, folder: Path, study: Study, session: str = "one") -> None:
         super().__init__(port, folder)
         self.study, self.session, self.model = study, session, ""
+        self.roster = RosterMemory()
         self.committed, self.round = "", 0
         """The model that the current round builds on: an attempt that fails leaves no other."""
         self._shares: dict[Place, bytes] = {}
@@ -132,8 +134,8 @@ class Silo(Caller):
         return reply
 
     def poll(self, hold: float = 0.0) -> Work:
-        request = silo_pb2.PollRequest(session=self.session, hold_seconds=hold)
-        return codec.from_wire(Work, self.silo.Poll(request, timeout=SECONDS))
+        request = silo_pb2.PollRequest(session=self.session, hold_seconds=hold, roster_sha256=self.roster.held)
+        return self.roster.whole(codec.from_wire(Work, self.silo.Poll(request, timeout=SECONDS)))
 
     def answer(self, place: Place, refusal: str = "", silo: str = "") -> None:
         self.committed = self.model if place.round > self.round else self.committed
@@ -207,13 +209,13 @@ class Silo(Caller):
             tensor=codec.tensor_to_wire(tensor),
             kind=kind,
             offset=offset,
-            silo=of_silo,
+            silos=[of_silo],
         )
         content = b""
-        stream = self.silo.Download(request, timeout=SECONDS)
-        self.listed = next(stream).hashes
-        for chunk in stream:
+        for number, chunk in enumerate(self.silo.Download(request, timeout=SECONDS)):
             assert chunk.offset == offset + len(content)
+            assert bool(chunk.hashes) == (number == 0)
+            self.listed = chunk.hashes or self.listed
             content += chunk.data
         return content
 

@@ -167,7 +167,7 @@ class SimulatedCoordinator:
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:
         try:
-            slot, name = check_fetch(self._round(place), silo, tensor, part.kind, part.silo)
+            slot, name = check_fetch(self._round(place), silo, tensor, part.kind, [part.silo])[part.silo]
         except WrongPhaseError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         return self.content[place, slot, name]

@@ -12,8 +12,10 @@ from grpc_health.v1 import health_pb2
 from structlog.testing import capture_logs
 
 from bench.attacks.hostile.wire import Wire
+from coordinator.bells import Bells
 from coordinator.door import guard as guards
 from coordinator.door.connections import Connections
+from coordinator.door.later import Later
 from coordinator.door.seats import CALLS, LONG_CALLS
 from coordinator.metrics import CoordinatorMetrics
 from protos import codec
@@ -288,7 +290,7 @@ class Context:
         self.end()
 
     def code(self):
-        return self.given
+        return self.given or self.said
 
     def set_code(self, code):
         self.said = code
@@ -301,12 +303,27 @@ class Context:
         raise grpc.RpcError
 
 
+class AtOnce:
+    """A pool that has a thread for everything."""
+
+    def submit(self, call, *given):
+        call(*given)
+
+
 class Alone:
     """A guard without network."""
 
     def __init__(self, monkeypatch):
         self.now, self.metrics = 0.0, CoordinatorMetrics()
-        self.guard = guards.Guard(None, Connections(1, self.metrics), self.metrics, clock=lambda: self.now)
+        self.passed = []
+        self.guard = guards.Guard(
+            None,
+            Connections(1, self.metrics),
+            self.metrics,
+            clock=lambda: self.now,
+            pool=AtOnce(),
+            passing=lambda: self.passed.append(self.now),
+        )
         monkeypatch.setattr(self.guard, "_identified", lambda *_: CALLER)
         monkeypatch.setattr(self.guard._connections, "look", lambda: None)
 
@@ -474,9 +491,130 @@ def test_a_call_that_ends_while_it_is_taken_up_keeps_no_seat(alone):
     assert (alone.taken, alone.guard._calls) == (0, set())
 
 
+# --- calls that wait --------------------------------------------------------------------------------------------------
+class Waiting:
+    """A call that waits up to ten seconds for news of north."""
+
+    def __init__(self, alone, fault=None):
+        self.bells, self.context, self.sent, self.asked, self.answer = Bells(), Context(), [], [], None
+        self.fault = fault
+        later = Later(self.bells, "north", 10.0, self.ask)
+        alone.serve(lambda *_: later, ["request"], context=self.context, name="Poll", sent=self.sent)
+
+    def ask(self, last):
+        self.asked.append(last)
+        if self.fault is not None and len(self.asked) > 1:
+            raise self.fault
+        return self.answer or ("nothing" if last else None)
+
+    def ring(self, answer=None):
+        self.answer = answer
+        self.bells.ring(["north"])
+
+
+def over(alone, waiting):
+    """Nothing of the call is left, and it is asked no more."""
+    waiting.context.end()
+    asked = len(waiting.asked)
+    waiting.ring("late")
+    alone.now += 100
+    alone.guard.look()
+    return (alone.taken, alone.guard._held, alone.guard._calls, waiting.bells._listening) == (0, set(), set(), {}) and (
+        len(waiting.asked) == asked
+    )
+
+
+def test_a_call_that_waits_is_answered_when_there_is_news(alone):
+    waiting = Waiting(alone)
+    assert (waiting.asked, waiting.sent, alone.taken) == ([False], [], 1), "the bell may have rung before"
+    waiting.ring()
+    assert (waiting.asked, waiting.sent) == ([False, False], [])
+    waiting.ring("news")
+    assert waiting.sent == ["news", None]
+    assert over(alone, waiting)
+
+
+def test_a_call_has_waited_long_enough_at_its_time_and_not_before(alone):
+    waiting = Waiting(alone)
+    alone.now = 9.9
+    alone.guard.look()
+    assert waiting.asked == [False]
+    alone.now = 10.0
+    alone.guard.look()
+    assert (waiting.asked, waiting.sent) == ([False, True], ["nothing", None])
+    assert over(alone, waiting)
+
+
+def test_when_the_coordinator_stops_nobody_waits_any_more(alone):
+    waiting = Waiting(alone)
+    alone.guard.release()
+    assert waiting.sent == ["nothing", None]
+    late = Waiting(alone)
+    assert (late.asked, late.sent) == ([True], ["nothing", None])
+    waiting.context.end()
+    assert over(alone, late)
+
+
+def test_a_caller_that_has_gone_waits_no_more_and_is_handed_nothing(alone):
+    waiting = Waiting(alone)
+    waiting.answer = "news"
+    waiting.context.end()
+    assert (waiting.asked, waiting.sent) == ([False], [])
+    assert over(alone, waiting)
+
+
+def test_who_has_gone_before_it_waits_is_not_waited_for(alone):
+    gone = Context()
+    later = Later(Bells(), "north", 10.0, lambda _: pytest.fail("nobody reads it"))
+
+    def perform(_, context):
+        context.end()
+        context.add_callback = lambda _: False
+        return later
+
+    alone.serve(perform, ["request"], context=gone, name="Poll")
+    assert (alone.taken, alone.guard._held) == (0, set())
+
+
+def test_a_refusal_of_a_call_that_waited_is_sent(alone):
+    waiting = Waiting(alone, grpc.RpcError())
+    waiting.context.said = Code.PERMISSION_DENIED
+    waiting.ring()
+    assert (waiting.context.said, waiting.sent) == (Code.PERMISSION_DENIED, [None])
+    assert over(alone, waiting)
+
+
+def test_a_fault_of_a_call_that_waited_does_not_look_like_an_empty_answer(alone):
+    waiting = Waiting(alone, OSError("full"))
+    with capture_logs() as told:
+        waiting.ring()
+    assert (waiting.context.said, waiting.sent) == (Code.INTERNAL, [None])
+    assert [line["event"] for line in told] == ["a call that waited failed"]
+    assert over(alone, waiting)
+
+
+def test_of_many_rings_at_once_one_thread_asks(monkeypatch):
+    alone = Alone(monkeypatch)
+    waiting, queue = Waiting(alone), []
+    monkeypatch.setattr(alone.guard, "_pool", type("Busy", (), {"submit": lambda _, *call: queue.append(call)})())
+    for _ in range(5):
+        waiting.ring()
+    assert len(queue) == 1
+    waiting.answer = "news"
+    for call, *given in queue * 2:
+        call(*given)
+    assert waiting.sent == ["news", None]
+    assert over(alone, waiting)
+
+
+def test_time_passes_at_every_look(alone):
+    alone.guard.look()
+    assert alone.passed == [0.0]
+
+
 def test_metadata_may_fill_its_limit(monkeypatch):
     metrics, context = CoordinatorMetrics(), Context()
-    alone = guards.Guard(None, Connections(1, metrics), metrics, clock=lambda: 0.0)
+    alone = guards.Guard(None, Connections(1, metrics), metrics, clock=lambda: 0.0, pool=AtOnce())
     monkeypatch.setattr(guards, "certificate_of", lambda _: b"")
     monkeypatch.setattr(guards, "label", lambda _: CALLER)
     alone._trust = type("Trust", (), {"identify": staticmethod(lambda _: None)})

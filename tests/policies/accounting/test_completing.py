@@ -112,7 +112,7 @@ def test_a_fault_of_the_study_is_told_by_file_and_field():
 
 
 def test_too_few_silos_are_told_by_field():
-    with pytest.raises(DocumentError, match="field min_silos"):
+    with pytest.raises(DocumentError, match=r"draft\.yaml.*field min_silos"):
         complete(draft_of(silos=4, min_silos=2), "draft.yaml")
 
 

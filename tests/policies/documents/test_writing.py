@@ -69,3 +69,19 @@ def test_a_text_that_nobody_would_read_is_not_written(monkeypatch):
     monkeypatch.setattr(writing, "MAX_BYTES", 1000)
     with pytest.raises(DocumentError, match="list fewer columns or codes"):
         write_study(tiny_study())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5.0, "5"),
+        (-3.0, "-3"),
+        (0.25, "0.25"),
+        (999_999.0, "999999"),
+        (1e6, "1000000.0"),
+        (1e7, "10000000.0"),
+        ([1.0], "[1]"),
+    ],
+)
+def test_numbers_are_written_without_a_needless_fraction_up_to_a_million(value, text):
+    assert writing._flow(value) == text

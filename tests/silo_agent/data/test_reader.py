@@ -9,8 +9,8 @@ import pytest
 
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
-from silo_agent.data.errors import DataError, Faults, Reasons
-from silo_agent.data.reader import ColumnReader, _scaled, empty_records, read_records
+from silo_agent.data.errors import DataError, Faults, Reasons, Unfit
+from silo_agent.data.reader import ColumnReader, _scaled, empty_records, patient_parser, read_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Table, Written
 from support.images import study_document, write_png, write_sites
@@ -586,3 +586,16 @@ def test_how_a_file_is_written_survives_json():
     assert Written.parse(json.loads(json.dumps(asdict(OWN)))) == OWN
     plain = Written(",", ())
     assert Written.parse(json.loads(json.dumps(asdict(plain)))) == plain
+
+
+def test_an_identifier_that_cannot_be_read_makes_its_record_unfit():
+    parse = patient_parser(["-"])
+    assert parse("p1") == "p1"
+    for cell, expected in (
+        (2.0**60, "an identifier that is text or a whole number"),
+        ("", "the patient's identifier"),
+        ("-", "the patient's identifier"),
+    ):
+        with pytest.raises(Unfit) as unfit:
+            parse(cell)
+        assert unfit.value.expected.startswith(expected)

@@ -30,6 +30,7 @@ def test_the_records_of_a_patient_are_never_on_both_sides():
 def test_too_few_patients_or_one_group_say_nothing():
     assert attacker_auc(X, np.zeros(240, np.int64)) is None
     assert attacker_auc(X[:49], np.arange(49) % 2) is None
+    assert attacker_auc(X[:0], np.zeros(0, np.int64)) is None
     assert attacker_auc(X, np.arange(240) % 2, np.arange(240) // 5) is None
 
 

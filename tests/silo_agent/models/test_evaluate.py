@@ -22,7 +22,7 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.models.evaluate import HospitalCohorts, NoFileError, NoModelError, PatientCounts, evaluate
+from silo_agent.models.evaluate import HospitalCohorts, NoFileError, NoModelError, PatientCounts, evaluate, file_of
 from silo_agent.models.jackknife import spread
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
@@ -248,6 +248,14 @@ def test_a_file_in_which_nothing_fits_is_an_error(folder):
 def test_without_a_file_there_is_nothing_to_measure_on(folder):
     with pytest.raises(NoFileError, match="names no data for the study 'tiny'"):
         evaluate(folder, 2, None, COHORTS)
+
+
+def test_a_file_is_the_hospitals_own_if_it_is_the_very_same(folder, study, tmp_path):
+    cohorts = replace(COHORTS, source_of=lambda _: folder / "own.csv")
+    (tmp_path / "link.csv").symlink_to(folder / "own.csv")
+    (tmp_path / "other.csv").write_text("")
+    for name, same in (("link.csv", True), ("other.csv", False), ("absent.csv", False)):
+        assert file_of(study, tmp_path / name, cohorts) == (tmp_path / name, same)
 
 
 def test_records_without_a_patient_are_divided_by_the_policys_columns(folder, tmp_path):

@@ -87,6 +87,8 @@ def test_patients_who_train_appear_in_no_figure_and_each_held_out_patient_does(f
     cohorts = HospitalCohorts(Division("north-ward", 0.5, ("patient",)), lambda _: whole)
     assert report(folder, 2, cohorts).personal is not None
     assert report(folder, 2, cohorts, personal_kept=False).personal is None
+    StudyFolder(folder).personal.unlink()
+    assert report(folder, 2, cohorts).personal is None
 
 
 def test_what_the_sums_say_is_taken_from_this_study_alone(folder, study):
@@ -95,6 +97,8 @@ def test_what_the_sums_say_is_taken_from_this_study_alone(folder, study):
     own, file = StudyFolder(folder), folder / "results.json"
     file.write_text(json.dumps(results))
     assert of_sums(own, study).gaps["auc"].value == pytest.approx(0.05)
+    open_to_all = study.model_copy(update={"data": study.data.model_copy(update={"protected": ()})})
+    assert of_sums(own, open_to_all) is None, "the domain is not protected"
     faults = [results | {"by_domain": [wrong]} for wrong in ({"auc": 1}, {"auc": {"no": 1}}, 7)]
     faults += [{"study": study.digest}, {"by_domain": []}, []]
     for fault, why in ((results | {"study": "f" * 64}, "another study"), *((fault, "damaged") for fault in faults)):

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,18 @@ def test_the_gap_of_noised_sums_covers_that_of_many_patients():
     found = [gap(seed, 1500, 2.0) for seed in range(1, 81)]
     assert np.mean([one.low <= truth <= one.high for one in found]) >= 0.9
     assert abs(np.mean([one.value for one in found]) - truth) < 0.01
+
+
+def test_of_several_groups_the_gap_is_between_the_outermost_and_no_share_is_above_one():
+    results = [
+        {"auc": Estimate(value, value - 0.3, value + 0.3), "expected_observed": Estimate(2 * value, 0.1, 3.0)}
+        for value in (0.7, 0.9, 0.6)
+    ]
+    gaps = released("sex", ("f", "m", "x"), results).gaps
+    assert gaps["auc"].value == pytest.approx(0.3)
+    assert (gaps["auc"].low, gaps["auc"].high) == (0.0, pytest.approx(0.3 + math.hypot(0.3, 0.3)))
+    assert gaps["expected_observed"].value == pytest.approx(0.6)
+    assert gaps["expected_observed"].high > 1.0
 
 
 def test_a_group_of_too_few_makes_no_gap_of_the_sums():

@@ -1,9 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 
 from silo_agent.learning.figures.evaluation import quality
 from silo_agent.learning.outcomes.registry import family_of
-from silo_agent.models.jackknife import Spread, spread
+from silo_agent.models.jackknife import Spread, _wilson, spread
 
 TWO = family_of(2)
 NAMES = ("auc", "accuracy", "balanced_accuracy")
@@ -59,3 +61,11 @@ def test_more_classes_have_no_auc():
     found = spread(rng.dirichlet([1, 1, 1], 60), rng.integers(0, 3, 60), np.arange(60), 10, family_of(3))
     assert found.auc is None
     assert found.balanced_accuracy is not None
+
+
+def test_wilsons_interval_is_the_textbooks():
+    """For a share of 0.3 of 50 independent patients, with Student's quantile at 9 degrees of freedom."""
+    n, p, t = 50.0, 0.3, 2.2621571627409915
+    middle = (p + t**2 / (2 * n)) / (1 + t**2 / n)
+    half = t * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2)) / (1 + t**2 / n)
+    assert _wilson(p, p * (1 - p) / n, 1000, 9) == pytest.approx((middle - half, middle + half))

@@ -65,6 +65,7 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self.complete = False
         self.break_upload_after = None
         self.break_download_after = None
+        self.given = 0
         self.listed = None
         self.offsets = lambda offset: offset
         self.release = threading.Event()
@@ -144,15 +145,17 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
     def Download(self, request, context):
         self._begin("Download", context, request)
         offset = request.offset
-        if self.listed is not False:
-            yield silo_pb2.DownloadChunk(hashes=listed(CONTENT).hashes if self.listed is None else self.listed)
-        while offset < len(self.content):
-            data = self.content[offset : offset + MAX_CHUNK]
-            yield silo_pb2.DownloadChunk(offset=self.offsets(offset), data=data)
-            offset += len(data)
-            if self.break_download_after is not None and offset >= self.break_download_after:
-                self.break_download_after = None
-                context.abort(UNAVAILABLE, "gone")
+        for _ in request.silos:
+            hashes = listed(CONTENT).hashes if self.listed is None else self.listed or None
+            while hashes or offset < len(self.content):
+                data = self.content[offset : offset + MAX_CHUNK]
+                yield silo_pb2.DownloadChunk(offset=self.offsets(offset), data=data, hashes=hashes)
+                offset, hashes = offset + len(data), None
+                self.given += len(data)
+                if self.break_download_after is not None and self.given >= self.break_download_after:
+                    self.break_download_after = None
+                    context.abort(UNAVAILABLE, "gone")
+            offset = 0
 
 
 class Ward:
@@ -431,7 +434,7 @@ def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
     target = tmp_path / "inbox" / "sum"
     target.parent.mkdir()
     target.write_bytes(b"left from before")
-    ward.client.download(PLACE, Tensor.HEADS, part(), target)
+    ward.client.download(PLACE, Tensor.HEADS, [(part(), target)])
     assert target.read_bytes() == CONTENT
     request = ward.fake.seen[0]
     assert codec.from_wire(Place, request.place) == PLACE
@@ -440,15 +443,53 @@ def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
 
 def test_a_download_that_breaks_goes_on_where_it_was(ward, tmp_path):
     ward.fake.break_download_after = 4 * MAX_CHUNK
-    ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+    ward.client.download(PLACE, Tensor.HEADS, [(part(), tmp_path / "sum")])
     assert (tmp_path / "sum").read_bytes() == CONTENT
     assert [request.offset for request in ward.fake.seen] == [0, 4 * MAX_CHUNK]
+
+
+REVEALS = [Part("reveal", silo, len(CONTENT), listed(CONTENT).digest) for silo in ("east", "north", "south")]
+
+
+@pytest.mark.parametrize("breaks", [None, len(CONTENT) + 2 * MAX_CHUNK, 2 * len(CONTENT), 3 * len(CONTENT)])
+def test_what_all_have_sent_comes_in_one_stream_and_goes_on_where_it_broke(ward, tmp_path, breaks):
+    ward.fake.break_download_after = breaks
+    ward.client.download(PLACE, Tensor.HEADS, [(one, tmp_path / one.silo) for one in REVEALS])
+    assert all((tmp_path / one.silo).read_bytes() == CONTENT for one in REVEALS)
+    asked = [(list(request.silos), request.offset) for request in ward.fake.seen]
+    assert asked[0] == (["east", "north", "south"], 0)
+    again = {
+        len(CONTENT) + 2 * MAX_CHUNK: [(["north", "south"], 2 * MAX_CHUNK)],
+        2 * len(CONTENT): [(["south"], 0)],
+    }
+    assert asked[1:] == again.get(breaks, [])
+
+
+def test_if_one_of_them_is_not_what_was_announced_nothing_of_it_is_left(ward, tmp_path):
+    other = replace(REVEALS[1], sha256="0" * 64)
+    with pytest.raises(ContentError, match="the list is not that of the announced content"):
+        ward.client.download(
+            PLACE, Tensor.HEADS, [(one, tmp_path / one.silo) for one in (REVEALS[0], other, REVEALS[2])]
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["east"]
+
+
+def test_nothing_is_asked_for_where_nothing_is_wanted(ward):
+    ward.client.download(PLACE, None, [])
+    assert ward.fake.calls == []
+
+
+def test_more_than_was_announced_is_refused(ward, tmp_path):
+    whole = Part("sum", "", MAX_CHUNK, listed(CONTENT[:MAX_CHUNK]).digest)
+    ward.fake.listed, ward.fake.content = listed(CONTENT[:MAX_CHUNK]).hashes, CONTENT[:MAX_CHUNK] * 2
+    with pytest.raises(ContentError, match="sends more than the sum that it announced"):
+        ward.client.download(PLACE, Tensor.HEADS, [(whole, tmp_path / "sum")])
 
 
 def fetched_wrongly(ward, target, fault):
     """A download that is refused by name; nothing is left of it."""
     with pytest.raises(ContentError, match=fault):
-        ward.client.download(PLACE, Tensor.HEADS, part(), target)
+        ward.client.download(PLACE, Tensor.HEADS, [(part(), target)])
     assert list(target.parent.iterdir()) == []
 
 
@@ -507,7 +548,7 @@ def test_a_list_above_any_message_is_not_taken(ward, tmp_path):
     ward.fake.listed = bytes(MAX_MESSAGE)
     threading.Timer(0.3, ward.stop.set).start()
     with pytest.raises(AskedToStop):
-        ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+        ward.client.download(PLACE, Tensor.HEADS, [(part(), tmp_path / "sum")])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -543,7 +584,7 @@ def test_a_wish_to_stop_leaves_no_half_file(ward, tmp_path):
 
     ward.fake._begin = stopping
     with pytest.raises(AskedToStop):
-        ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+        ward.client.download(PLACE, Tensor.HEADS, [(part(), tmp_path / "sum")])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,13 +30,14 @@ class Wire:
     def upload(self, header, content, chunks):
         self.sent.append((header, content.read_bytes(), chunks))
 
-    def download(self, place, tensor, part, target):
-        self.fetched.append((place, tensor, part.kind, part.silo))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        content = self.contents[part.kind, part.silo]
-        if isinstance(content, Exception):
-            raise content
-        target.write_bytes(content)
+    def download(self, place, tensor, wanted):
+        for part, target in wanted:
+            self.fetched.append((place, tensor, part.kind, part.silo))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            content = self.contents[part.kind, part.silo]
+            if isinstance(content, Exception):
+                raise content
+            target.write_bytes(content)
 
 
 @pytest.fixture
@@ -95,6 +96,10 @@ def test_notes_are_read_and_erased(mail, wire):
     assert value(mail, "received", "greeting") == 12, "both, and both again"
     with pytest.raises(OutOfTurnError, match="offers no keys of 'south'"):
         mail.fetch_note(work, PLACE, Note.KEYS)
+    wire.contents[Note.GREETING, "south"] = ContentError("altered")
+    with pytest.raises(ContentError):
+        mail.fetch_notes(work, PLACE, Note.GREETING)
+    assert files(mail) == []
 
 
 def test_shares_stay_and_are_fetched_once(mail, wire):

@@ -16,6 +16,7 @@ from silo_agent.storage.approvals import (
     approvals,
     approve,
     begin_anew,
+    begun,
     looked_at,
     no_data,
     require_approved,
@@ -26,6 +27,7 @@ from silo_agent.storage.approvals import (
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from support.small_cohort import policy_document
+from support.states import keyed
 from support.studies import tiny_study
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
@@ -155,14 +157,17 @@ def test_what_version_06_approved_goes_on_if_it_has_begun_and_else_is_listed_and
     folder.path.mkdir()
     folder.approvals.write_text(json.dumps(old))
     folder.waiting.write_text("[]")
-    settings = config(folder, "a", "b", "c", "own", "d", "e", "ruled")
-    running = {one.digest: one.name for one in (begun, by_digest, own, tiny_study(name="ruled-by-nobody"))}
+    settings = config(folder, "a", "b", "c", "own", "d", "e", "ruled", "whole")
+    nobodys = tiny_study(name="ruled-by-nobody")
+    running = {one.digest: one.name for one in (whole, begun, by_digest, own, nobodys)}
     found = upgrade(folder, running, settings.data, NOW)
     assert source_of(settings, whole, policy) == settings.data["a"]
     assert source_of(settings, begun, policy) == settings.data["b"]
     assert source_of(settings, by_digest, policy) == settings.data["c"]
     assert source_of(settings, own, policy) == settings.data["own"], "in 0.6 agent.yaml went before an approval"
     assert source_of(settings, later, policy) is None
+    assert set(found.bound) == {one.digest for one in (whole, begun, by_digest, own)}
+    assert json.loads(folder.approvals.read_bytes())["version"] == 2
     assert dict(found.unbound) == {"later": "e", "abcdef012345": "f"}
     assert not folder.waiting.exists()
     approve(folder, later, "e", NOW)
@@ -181,3 +186,10 @@ def test_unbound_words_can_be_taken_off(folder):
     folder.approvals.write_text('{"exam": "lung", "other": "lung"}')
     withdraw(folder, {}, NOW, ["exam"])
     assert dict(approvals(folder).unbound) == {"other": "lung"}
+
+
+def test_what_has_begun_is_listed_by_the_name_in_its_text(tmp_path):
+    state = keyed(tmp_path / "state")
+    state.add_study(EXAM.digest, EXAM.canonical())
+    assert begun(state) == {EXAM.digest: EXAM.name}
+    state.close()

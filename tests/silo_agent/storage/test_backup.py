@@ -471,3 +471,14 @@ def test_no_file_with_an_absolute_name_is_one_of_a_backup(made, tmp_path):
     with pytest.raises(BackupError, match="does not belong into a backup"):
         put_back(made, tmp_path / "new")
     assert not (tmp_path / "evil").exists()
+
+
+def test_both_lists_of_who_has_withdrawn_count_whichever_comes_first_as_bytes(state, tmp_path):
+    withdrawn(state).add("both")
+    folders = [shutil.copytree(state, tmp_path / name) for name in ("one", "two")]
+    for folder in folders:
+        withdrawn(folder).add(f"{folder.name} alone")
+    for fresh, there in (folders, folders[::-1]):
+        into = shutil.copytree(fresh, tmp_path / f"into-{fresh.name}")
+        backups._keep_withdrawals(StateFolder(into), StateFolder(there), lambda: KEY)
+        assert withdrawn(into).names() == {"both", "one alone", "two alone"}

@@ -23,5 +23,6 @@ def test_warnings_are_read_back_and_a_damaged_file_is_none(tmp_path):
     assert kept(path) == found
     keep(path, 3, ())
     assert kept(path) == ()
-    path.write_text('{"warnings": [{"kind": "worse"}]}')
-    assert kept(path) == ()
+    for damaged in ('{"warnings": [{"kind": "worse"}]}', '{"round": 3}', "[]", "{"):
+        path.write_text(damaged)
+        assert kept(path) == ()

@@ -9,7 +9,8 @@ import pytest
 import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
+from sqlalchemy import event, text
+from sqlalchemy.exc import StatementError
 
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
@@ -373,3 +374,9 @@ def test_a_plain_digest_becomes_a_keyed_one_if_its_file_is_gone_or_fits(tmp_path
     path.write_bytes(b"what was changed")
     assert state_module._as_keyed(DIGESTS, "release", plain, path) == ""
     assert state_module._as_keyed(DIGESTS, "release", "", None) == ""
+
+
+def test_a_fault_of_the_program_is_not_taken_for_one_of_the_disk(state):
+    with state._transaction() as connection, pytest.raises(StatementError) as fault:
+        connection.execute(text("SELECT :missing"))
+    assert not isinstance(fault.value, StateFileError)

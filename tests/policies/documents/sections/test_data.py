@@ -283,3 +283,11 @@ def test_a_pixel_of_any_finite_value_becomes_its_place_in_the_range(span, values
 def test_the_parts_of_a_schema_take_no_unknown_field(make):
     with pytest.raises(ValidationError, match="column"):
         make(unknown=1)
+
+
+@pytest.mark.parametrize("end", ["minimum", "maximum"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_range_of_an_outcome_that_is_no_number_is_refused_and_a_stored_one_too(end, value):
+    for context in (None, bounds.STORED):
+        with pytest.raises(ValidationError, match="finite number"):
+            Label.model_validate({"column": "y", "minimum": 0.0, "maximum": 1.0, end: value}, context=context)

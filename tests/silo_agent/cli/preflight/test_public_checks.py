@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import grpc
 import pytest
 from cryptography.hazmat.primitives import serialization
 
@@ -28,7 +29,7 @@ from silo_agent.cli.preflight import public_checks
 from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
 from silo_agent.learning.device import describe_device
-from silo_agent.protocol.client import CoordinatorGreeting
+from silo_agent.protocol.client import CallRefused, CoordinatorGreeting
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.online import Online
@@ -159,6 +160,28 @@ def test_a_proxy_that_answers_without_end_is_not_heard_out():
     assert answer.recv.call_count == 16_384
 
 
+def test_nothing_is_read_of_what_follows_the_proxys_answer():
+    """It is the coordinator's, and belongs to TLS."""
+    answer = b"HTTP/1.1 200 OK\r\nVia: you\r\n\r\n"
+    assert len(answer) % 2
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(answer + b"\x16rest")
+        public_checks._ask_proxy(here, "there:2")
+        assert here.recv(5) == b"\x16rest"
+
+
+def test_a_coordinator_that_refuses_this_silo_is_the_finding(subject, monkeypatch):
+    def refuse(*_, **__):
+        raise CallRefused(grpc.StatusCode.PERMISSION_DENIED, "unknown here")
+
+    monkeypatch.setattr(public_checks, "greet", refuse)
+    checks = found(subject())
+    assert checks["coordinator"].status is Status.FAILS
+    assert "unknown here" in checks["coordinator"].text
+    assert (checks["clock"].status, checks["clock"].text) == (Status.SKIPPED, "the coordinator does not answer")
+
+
 def test_a_proxy_that_is_not_there_is_named(subject):
     finding = found(subject(proxy="http://localhost:1"))["reachability"]
     assert "localhost:1 cannot be reached" in finding.text
@@ -256,6 +279,7 @@ def test_the_clock_says_which_way(monkeypatch):
         "0.5 s behind the coordinator's, to within 0.10 s"
         in public_checks._clock(CoordinatorGreeting("1", 0.5, 0.1)).text
     )
+    assert "0.5 s ahead of the" in public_checks._clock(CoordinatorGreeting("1", -0.5, 0.1)).text
 
 
 def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority):
@@ -380,6 +404,15 @@ def test_a_policy_of_another_data_set_than_the_certificates_is_one_reason(subjec
     assert "not for the data set north-ward" in finding.text
 
 
+def test_what_the_policy_refuses_is_the_finding_and_it_is_asked_for_this_silo(subject):
+    made = subject()
+    assert made.silo in made.study.silos
+    others = replace(made, given=made.study.model_copy(update={"silos": ("east", "polar", "west")}))
+    finding = public_checks.policy(others)
+    assert finding.status is Status.FAILS
+    assert re.search(rf"^- .*{made.silo}", finding.text)
+
+
 def test_what_other_studies_spent_counts_and_what_this_one_spent_does_not(subject):
     made = subject()
     costs = plan(made.study).round_costs(0)
@@ -414,6 +447,12 @@ def test_what_the_study_takes_on_the_disk_is_told_in_whole_mebibytes(subject, mo
 def test_the_device_is_described(subject):
     made = subject(threads=1)
     assert public_checks.device(made) == Finding("device", Status.OK, describe_device("cpu"))
+
+
+def test_a_machines_memory_is_its_pages(monkeypatch, tmp_path):
+    monkeypatch.setattr(public_checks, "_CGROUP", tmp_path / "absent")
+    monkeypatch.setattr(public_checks.os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.get)
+    assert public_checks.machine_bytes() == 4_096_000
 
 
 def test_a_control_groups_limit_counts(monkeypatch, tmp_path):
