@@ -87,6 +87,10 @@ def test_files_are_read_with_whatever_delimiter_and_without_rows_that_cannot_be(
     for mark in ",;\t|":
         path.write_text(f'\ufeffa{mark}b{mark}a\n1{mark}2{mark}3\n1{mark}2\n"1{mark}2{mark}3\n')
         assert columns_of(path) == {"a": ["a", "1"], "b": ["b", "2"], "a 2": ["a", "3"]}
+        path.write_text(f"a{mark}b{mark}c")
+        assert columns_of(path) == {"a": ["a"], "b": ["b"], "c": ["c"]}, "one line without an end"
+        path.write_text(f"a{mark}b{mark}c\n1{mark}2\n3{mark}4{mark}5\n")
+        assert columns_of(path) == {"a": ["a", "3"], "b": ["b", "4"], "c": ["c", "5"]}
     path.write_text("")
     assert columns_of(path) == {}
     texts = pa.Array.from_buffers(pa.string(), 2, pa.array([b"x", b"\xff"], pa.binary()).buffers())

@@ -23,6 +23,7 @@ def test_a_folder_gives_a_silo_for_each_file(tmp_path, schema):
     write(tmp_path / "North Wing.csv", "x", "x")
     write(tmp_path / "b.csv", "x")
     (tmp_path / "notes.txt").touch()
+    (tmp_path / "a.csv").mkdir()
     found = read_silos(data_files(tmp_path, None), schema, None)
     assert {name: len(own) for name, own in found.records.items()} == {"north-wing": 2, "b": 1}
 
@@ -33,6 +34,8 @@ def test_a_column_parts_one_table(tmp_path, schema):
     assert {name: len(own) for name, own in found.records.items()} == {"none": 1, "i": 2, "ii": 1}
     assert found.records["i"].identities == ("p0", "p2")
     assert data_files(tmp_path, "ward") == (file,)
+    long = read_silos([write(tmp_path / "all.csv", "x" * 70)], schema, "ward").records
+    assert list(long) == ["x" * 63], "as long as a silo's name may be"
     many = read_silos([write(tmp_path / "all.csv", *"hgfedcba")], schema, "ward").records
     assert list(many) == list("abcdefgh"), "in the same order in every run"
 
