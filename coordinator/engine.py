@@ -36,6 +36,7 @@ from coordinator.core.events import (
     RoundStopped,
     Uploaded,
 )
+from coordinator.core.institutions import one_of_each
 from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import OVER, Phase, PhaseLimits, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
@@ -51,7 +52,6 @@ from coordinator.describing import (
     where,
 )
 from coordinator.errors import CoordinatorError
-from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.shortages import MACHINE, Shortages

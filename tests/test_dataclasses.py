@@ -10,6 +10,7 @@ CHANGE = {
     "coordinator/cosigning.py:_Asked",
     "coordinator/door/connections.py:_Connection",
     "coordinator/door/guard.py:_Call",
+    "coordinator/door/guard.py:_Held",
     "coordinator/shortages.py:_Spell",
     "crypto/pki/authority/service/est.py:_Lists",
     "deploy/local/federation.py:Federation",
@@ -31,7 +32,11 @@ COMPARED = {
     "silo_agent/storage/state.py:DrawnRelease",
 }
 """Those that no log may show, and that are compared by what they hold all the same."""
-SHOWN = {"coordinator/door/guard.py:_Call", "silo_agent/learning/releases/possible_sums.py:MostPatients"}
+SHOWN = {
+    "coordinator/door/guard.py:_Call",
+    "coordinator/door/guard.py:_Held",
+    "silo_agent/learning/releases/possible_sums.py:MostPatients",
+}
 """Those that are the same only as themselves, and that a log may show."""
 
 

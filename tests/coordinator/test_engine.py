@@ -287,7 +287,9 @@ def test_nothing_is_said_that_is_not_stored(engine, monkeypatch):
 
 
 def test_a_second_silo_of_an_institution_leaves_the_study(engine, monkeypatch):
-    monkeypatch.setattr("coordinator.institutions._institution", lambda one: None if one.silo == "south" else "charite")
+    monkeypatch.setattr(
+        "coordinator.core.institutions._institution", lambda one: None if one.silo == "south" else "charite"
+    )
     answer_all(engine)
     state = engine.status("tiny")
     assert state.state == "ended"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coordinator.institutions import one_of_each
+from coordinator.core.institutions import one_of_each
 from crypto.pki.authority import root
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
