@@ -36,8 +36,8 @@ class CoordinatorConfig(Closed):
     database: str | None = Field(default=None, repr=False)
     """SQLAlchemy URL; if absent, the database is SQLite in `data`. It may hold a password, so it is never printed."""
     threads: Annotated[int, Field(ge=4, le=1024)] = 256
-    """Threads that answer silos. A silo holds two: one waits for work, the other for checkpoints. No certificate can
-    hold more than `door.seats.CALLS`. Operators have threads of their own."""
+    """Threads that answer silos. A silo that waits holds none. No certificate can hold more than `door.seats.CALLS`.
+    Operators have threads of their own."""
 
     @classmethod
     def load(cls, path: Path) -> CoordinatorConfig:
