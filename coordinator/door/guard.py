@@ -267,7 +267,7 @@ class Guard:
         with self._lock:
             self._held.add(held)
         call.context.add_callback(lambda: self._hear(held))
-        self._hear(held)  # the bell may have rung before it was listened to, and the caller may have gone
+        self._ask(held)  # the bell may have rung before it was listened to, and the caller may have gone
 
     def _hear(self, held: _Held) -> None:
         """Have a thread ask, unless one is about to."""
@@ -278,7 +278,7 @@ class Guard:
         self._pool.submit(self._ask, held)
 
     def _ask(self, held: _Held) -> None:
-        """Answer the call if there is an answer, or if it has waited long enough. Runs on a thread of the pool."""
+        """Answer the call if there is an answer, or if it has waited long enough."""
         call = held.call
         with held.turn:
             with self._lock:

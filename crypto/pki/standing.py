@@ -35,7 +35,7 @@ class CertificateStanding:
 
 
 class StandingFiles:
-    """The two files. Safe for many threads; files that did not change cost two calls of `stat`."""
+    """The two files. Safe for many threads; files that did not change cost two calls of `stat`, and no lock."""
 
     def __init__(self, authority: Path, lists: Path | None = None) -> None:
         """Read the files. Without `lists` it is `crls.pem` beside `authority`, if that exists or comes to exist.
@@ -47,29 +47,33 @@ class StandingFiles:
         self._authority, self._lists = authority, lists or authority.parent / LISTS_FILE
         self._needs_lists = lists is not None
         self._guard = threading.Lock()
-        self._stamps = self._look()
-        self._standing = self._read()
+        stamps = self._look()
+        self._known = stamps, self._read(stamps, None)
 
     def __call__(self) -> CertificateStanding:
         """Return what stands now."""
+        # Both in one value, so that whoever takes no lock never sees the one of before with the other of now.
+        stamps, standing = self._known
+        if self._look() == stamps:
+            return standing
         with self._guard:
-            stamps = self._look()
-            if stamps != self._stamps:
-                self._stamps = stamps
+            stamps, standing = self._known
+            now = self._look()
+            if now != stamps:
                 try:
-                    self._standing = self._read()
+                    standing = self._read(now, standing)
                 except CertificateError as error:
                     if self.on_fault is not None:
                         self.on_fault(f"{error}. What stood before this change stays in force")
-            return self._standing
+                self._known = now, standing
+            return standing
 
     def _look(self) -> tuple[Stamp, Stamp]:
         return stamp(self._authority), stamp(self._lists)
 
-    def _read(self) -> CertificateStanding:
-        before = getattr(self, "_standing", None)
+    def _read(self, stamps: tuple[Stamp, Stamp], before: CertificateStanding | None) -> CertificateStanding:
         bundle = _named(self._authority, Bundle.read)
-        if self._stamps[1] is None and not self._needs_lists and (before is None or before.lists is None):
+        if stamps[1] is None and not self._needs_lists and (before is None or before.lists is None):
             return CertificateStanding(bundle)
         lists = _named(self._lists, lambda pem: RevocationLists.read(pem, bundle))
         return CertificateStanding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from protos.messages import (
     Confirm,
     Figure,
     Member,
-    Part,
     Place,
     Publication,
     StudyResults,
@@ -204,20 +203,29 @@ class Silo(Caller):
     def download(
         self, place: Place, kind: str, tensor: Tensor | None = None, offset: int = 0, of_silo: str = ""
     ) -> bytes:
+        (content,) = self.download_all(place, kind, tensor, [of_silo], offset) or [b""]
+        return content
+
+    def download_all(
+        self, place: Place, kind: str, tensor: Tensor | None, of_silos: Sequence[str], offset: int = 0
+    ) -> list[bytes]:
+        """All contents of one kind, in one stream; of the first, what begins at `offset`."""
         request = silo_pb2.DownloadRequest(
             place=codec.to_wire(place),
             tensor=codec.tensor_to_wire(tensor),
             kind=kind,
             offset=offset,
-            silos=[of_silo],
+            silos=of_silos,
         )
-        content = b""
-        for number, chunk in enumerate(self.silo.Download(request, timeout=SECONDS)):
-            assert chunk.offset == offset + len(content)
-            assert bool(chunk.hashes) == (number == 0)
-            self.listed = chunk.hashes or self.listed
-            content += chunk.data
-        return content
+        contents: list[bytes] = []
+        for chunk in self.silo.Download(request, timeout=SECONDS):
+            if chunk.hashes:
+                offset = offset if not contents else 0
+                contents.append(b"")
+                self.listed = chunk.hashes
+            assert chunk.offset == offset + len(contents[-1])
+            contents[-1] += chunk.data
+        return contents
 
     def confirm(self, place: Place, task: Task, tensor: Tensor | None = None, **fields: str | bytes) -> None:
         confirm = Confirm(place, task, tensor, **{"model": self.model, **fields})  # type: ignore[arg-type]  # as above
@@ -268,7 +276,7 @@ class Silo(Caller):
         """What an honest silo does, without any learning."""
         place, task = work.place, work.task
         assert place is not None
-        fetched = {part.kind: self.fetch(work, part) for part in work.parts}
+        fetched = self.fetch(work)
         if task is Task.DECIDE:
             self.answer(place)
         elif task is Task.CONTRIBUTE:
@@ -288,11 +296,17 @@ class Silo(Caller):
         else:
             self.take(work, fetched)
 
-    def fetch(self, work: Work, part: Part) -> bytes:
+    def fetch(self, work: Work) -> dict[str, bytes]:
+        """All that the work offers; returns the last content of each kind."""
         assert work.place is not None
-        content = self.download(work.place, part.kind, work.tensor, of_silo=part.silo)
-        assert (len(content), digest_of(content)) == (part.size, part.sha256)
-        return content
+        last = {}
+        for kind in dict.fromkeys(part.kind for part in work.parts):
+            parts = [part for part in work.parts if part.kind == kind]
+            contents = self.download_all(work.place, kind, work.tensor, [part.silo for part in parts])
+            for part, content in zip(parts, contents, strict=True):
+                assert (len(content), digest_of(content)) == (part.size, part.sha256)
+                last[kind] = content
+        return last
 
     def take(self, work: Work, fetched: dict[str, bytes]) -> None:
         """Confirm what was fetched; the model follows from it."""
