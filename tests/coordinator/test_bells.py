@@ -29,6 +29,20 @@ def test_who_has_left_hears_nothing_and_nothing_of_it_is_kept():
     assert (heard, bells._listening) == ([1], {})
 
 
+def test_one_who_listens_twice_leaves_once():
+    bells, heard = Bells(), []
+
+    class Hearer:
+        def hear(self):
+            heard.append(1)
+
+    hearer = Hearer()
+    leave = [bells.listen("north", hearer.hear) for _ in range(2)]
+    leave[0]()
+    bells.ring(["north"])
+    assert heard == [1]
+
+
 def test_whoever_hears_may_leave_and_listen_again_at_once():
     bells, heard = Bells(), []
 

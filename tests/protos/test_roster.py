@@ -31,6 +31,10 @@ def test_the_digest_says_all_that_a_member_is_known_by():
     assert digest_of(ROSTER) == digest_of(tuple(replace(member) for member in ROSTER))
 
 
+def test_the_digest_is_the_same_at_both_ends_of_every_version():
+    assert digest_of(ROSTER) == "b3d2b279d84e3442d2eab3dc608c51874e03cf75f970f851b0a6198c6e4606f4"
+
+
 def test_who_holds_the_roster_is_told_its_name_alone():
     memory = RosterMemory()
     assert memory.held == ""
@@ -43,6 +47,7 @@ def test_who_holds_the_roster_is_told_its_name_alone():
     assert named(other, memory.held) == other
     assert memory.whole(other) == other
     assert memory.held == digest_of(ROSTER[:1])
+    assert named(Work(Task.WAIT), digest_of(())) == Work(Task.WAIT), "no roster has no name"
     assert memory.whole(Work(Task.WAIT)) == named(Work(Task.WAIT), "") == Work(Task.WAIT)
 
 

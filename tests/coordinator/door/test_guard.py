@@ -18,6 +18,7 @@ from coordinator.door.connections import Connections
 from coordinator.door.later import Later
 from coordinator.door.seats import CALLS, LONG_CALLS
 from coordinator.metrics import CoordinatorMetrics
+from crypto.pki.certificates import Trust
 from protos import codec
 from protos.messages import Place
 from protos.v1 import operator_pb2, silo_pb2
@@ -67,8 +68,12 @@ def held(member, number=1):
 def test_calls_above_the_limit_are_refused_later_and_counted(server, member, count):
     calls = held(member, LONG_CALLS)
     wait_for(lambda: taken(server, member) == LONG_CALLS)
-    with refused(Code.RESOURCE_EXHAUSTED, "too many calls of this certificate are in flight"):
+    with (
+        capture_logs() as told,
+        refused(Code.RESOURCE_EXHAUSTED, "too many calls of this certificate are in flight"),
+    ):
         member.silo.Witness(silo_pb2.WitnessRequest(hold_seconds=20), timeout=60)
+    assert [(line["call"], line["why"]) for line in told if line["event"] == "refused"] == [("Witness", guards.CROWDED)]
     member.silo.Heartbeat(BEAT, timeout=60)
     assert count(Code.RESOURCE_EXHAUSTED) == 1
     for call in calls:
@@ -114,6 +119,7 @@ def test_a_call_without_a_message_is_ended(server, member, count, authority, mon
             wire.call("Heartbeat")
         wait_for(lambda: count(Code.DEADLINE_EXCEEDED) == CALLS)
     wait_for(lambda: taken(server, member) == 0)
+    assert count(Code.CANCELLED) == 0, "each is counted once"
 
 
 def test_an_upload_that_stops_is_ended(server, member, count, monkeypatch):
@@ -491,6 +497,61 @@ def test_a_call_that_ends_while_it_is_taken_up_keeps_no_seat(alone):
     assert (alone.taken, alone.guard._calls) == (0, set())
 
 
+def counted(alone, code, caller=CALLER):
+    labels = {"code": code.name, "caller": caller}
+    return alone.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", labels) or 0
+
+
+def test_an_answer_that_fails_to_be_sent_leaves_no_deadline(alone):
+    context = Context()
+    method = guards._Method("Heartbeat", False, False, lambda *_: "answer")
+    with pytest.raises(OSError, match="broken"):
+        alone.guard._serve(method, iter(["request"]), context, Broken())
+    alone.now += 100
+    alone.guard.look()
+    assert context.active
+
+
+class Broken:
+    def __call__(self, _):
+        msg = "broken"
+        raise OSError(msg)
+
+
+def test_a_call_that_has_ended_before_a_thread_was_free_is_counted_and_not_performed(alone, monkeypatch):
+    monkeypatch.setattr(guards, "label_of", lambda *_: CALLER)
+    context = Context()
+    context.active = False
+    alone.serve(lambda *_: pytest.fail("it is over"), ["request"], context=context)
+    assert (counted(alone, Code.CANCELLED), alone.taken) == (1, 0)
+
+
+def test_a_caller_that_goes_without_a_message_is_counted(alone):
+    def requests():
+        raise grpc.RpcError
+        yield
+
+    with pytest.raises(grpc.RpcError):
+        alone.guard._serve(
+            guards._Method("Heartbeat", False, False, lambda *_: pytest.fail("no message")),
+            requests(),
+            Context(),
+            lambda _: None,
+        )
+    assert counted(alone, Code.CANCELLED) == 1
+
+
+def test_who_has_no_valid_certificate_is_refused_by_its_fault(authority):
+    metrics, context = CoordinatorMetrics(), Context()
+    trust = Trust(authority.pem)
+    guard = guards.Guard(trust, Connections(1, metrics), metrics, clock=lambda: 0.0, pool=AtOnce())
+    context.auth_context = dict
+    with pytest.raises(grpc.RpcError):
+        guard._identified("Heartbeat", context, context.peer())
+    assert context.said is Code.PERMISSION_DENIED
+    assert context.details == "no client certificate was presented; enrol this machine and give its certificate"
+
+
 # --- calls that wait --------------------------------------------------------------------------------------------------
 class Waiting:
     """A call that waits up to ten seconds for news of north."""
@@ -531,6 +592,8 @@ def test_a_call_that_waits_is_answered_when_there_is_news(alone):
     assert (waiting.asked, waiting.sent) == ([False, False], [])
     waiting.ring("news")
     assert waiting.sent == ["news", None]
+    alone.guard.look()
+    assert alone.taken == 1, "the seat is taken for as long as the call is not over"
     assert over(alone, waiting)
 
 

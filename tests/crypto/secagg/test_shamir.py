@@ -146,3 +146,11 @@ def test_malformed_shares_are_refused(shares, threshold):
 def test_a_dealing_that_makes_no_sense_is_refused(size, threshold, holders):
     with pytest.raises(SealError, match="threshold from 1"):
         split(bytes(size), threshold, holders, SystemEntropy())
+
+
+def test_the_weights_of_a_set_of_holders_are_computed_once():
+    shamir._weights.cache_clear()
+    for secret in (b"1" * 32, b"2" * 32):
+        shares = dict(enumerate(split(secret, 3, 5, SystemEntropy()), 1))
+        assert combine(shares, 3) == secret
+    assert shamir._weights.cache_info().misses == 1
