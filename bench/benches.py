@@ -170,6 +170,14 @@ BENCHES: Final = (
         _NUMPY,
     ),
     Bench(
+        "sums",
+        "bench.speed.sums",
+        "Heads' sums of a million records beside numpy: time, and memory above the data",
+        "2 minutes",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "mmd",
         "bench.speed.mmd",
         "An MK-MMD step with 19 kernels beside one computation for each kernel",
@@ -198,8 +206,8 @@ BENCHES: Final = (
     Bench(
         "silos",
         "bench.speed.silos",
-        "What a study costs its coordinator from 16 to 128 silos: steps, stored states, metrics",
-        "2 minutes",
+        "What a study costs its coordinator from 4 to 128 silos: its steps, and over the wire",
+        "half an hour",
         (),
         _ONE_CORE,
     ),

@@ -12,8 +12,9 @@ import functools
 import hmac
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
@@ -349,28 +350,25 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         for one in request.silos:
             require_text(one, "download.silos")
         offset = request.offset
-        for slot, name in self._engine.download(silo, place, tensor, request.kind, request.silos).values():
-            yield from self._content(context, request.kind, (place, slot, name), offset)
-            offset = 0
+        found = self._engine.download(silo, place, tensor, request.kind, request.silos).values()
+        contents = (self._content((place, *one), 0 if number else offset) for number, one in enumerate(found))
+        for message in packed(chain.from_iterable(contents)):
+            self._caller.name(context)
+            yield message
+            self._metrics.sent.labels(request.kind).inc(len(message.data) + sum(len(one.data) for one in message.more))
 
-    def _content(
-        self, context: grpc.ServicerContext, kind: str, stored: tuple[Place, str, str], offset: int
-    ) -> Iterator[silo_pb2.DownloadChunk]:
+    def _content(self, stored: tuple[Place, str, str], offset: int) -> Iterator[silo_pb2.DownloadChunk]:
         path = self._spool.complete(*stored)
         if offset > self._spool.length(path):
             msg = f"download: the offset {offset} lies after the end; begin again at 0"
             raise MessageError(msg)
         chunks = self._spool.chunk_list(self._spool.chunks(*stored)) or ChunkList.of(path)
-        reply = silo_pb2.DownloadChunk(offset=offset, hashes=chunks.hashes)
+        hashes = chunks.hashes
         for data in read_chunks(path, offset):
-            self._caller.name(context)
-            reply.offset, reply.data = offset, data
-            yield reply
-            offset += len(data)
-            self._metrics.sent.labels(kind).inc(len(data))
-            reply = silo_pb2.DownloadChunk()
-        if reply.hashes:
-            yield reply
+            yield silo_pb2.DownloadChunk(offset=offset, data=data, hashes=hashes)
+            offset, hashes = offset + len(data), b""
+        if hashes:
+            yield silo_pb2.DownloadChunk(offset=offset, hashes=hashes)
 
     @mapped
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
@@ -457,6 +455,26 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
+
+
+def packed(pieces: Iterable[silo_pb2.DownloadChunk]) -> Iterator[silo_pb2.DownloadChunk]:
+    """Put pieces that come one after another into one message, as many as have no more bytes than a chunk.
+
+    Notes are small and many: each in a message of its own would cost more than its bytes.
+    """
+    message: silo_pb2.DownloadChunk | None = None
+    size = 0
+    for piece in pieces:
+        own = len(piece.data) + len(piece.hashes)
+        if message is None or size + own > MAX_CHUNK:
+            if message is not None:
+                yield message
+            message, size = piece, own
+        else:
+            message.more.append(piece)
+            size += own
+    if message is not None:
+        yield message
 
 
 def _sent(work: Work, held: str) -> silo_pb2.Work:

@@ -1,9 +1,10 @@
-"""What a study costs its coordinator as its silos grow: steps, stored states, metrics, without the wire.
+"""What a study costs its coordinator as its silos grow: by its steps, and over the wire.
 
-Every event of a study of two rounds goes through the pure step, the store (SQLite in memory's folder, where there is
-one) and the gauges, as in `coordinator.engine`. CPU time of one thread, bytes that the process wrote. Beside it stands
-what storing every state whole costs, as up to version 0.6. An exponent is that of the fitted power of the number of
-silos.
+First without the wire: every event of a study of two rounds goes through the pure step, the store (SQLite in memory's
+folder, where there is one) and the gauges, as in `coordinator.engine`. CPU time of one thread, bytes that the process
+wrote. Beside it stands what storing every state whole costs, as up to version 0.6. Then a coordinator's own process,
+over mutual TLS, with silos that neither learn nor seal (`silos_wire`). An exponent is that of the fitted power of the
+number of silos.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from bench.speed.silos_wire import WireCost, cost_over_the_wire
 from bench.table import Criterion, judge
 from coordinator.core.events import Added, Answered, Confirmed, Event, Uploaded
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits, Round
@@ -32,6 +35,15 @@ from protos.messages import Answer, Confirm, Member, Part, Tensor, UploadHeader
 from protos.steps import SUM, Note
 
 SILOS: Final = (16, 32, 64, 128)
+WIRE: Final = (4, 8, 16, 32, 64, 128)
+ROUNDS: Final = 3
+"""Of the study over the wire."""
+LEAST: Final = 16
+"""Silos from which on the exponents over the wire are fitted."""
+OF_A_ROUND: Final = 64
+MOST: Final = {"cpu": 9.0, "written": 40.0, "notes": 12.0}
+"""Of a round of so many silos: seconds, MB, MB."""
+OPERATOR_SECONDS: Final = 1.0
 WANTED: Final = 1.15
 STUDY: Final = "5" * 64
 SHA: Final = "a" * 64
@@ -60,22 +72,55 @@ class EventCost:
 def main() -> int:
     """Measure, print, judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--silos", type=int, nargs="+", default=SILOS)
-    costs = [cost_of(silos) for silos in arguments.parse_args().silos]
+    arguments.add_argument("--silos", type=int, nargs="*", default=SILOS)
+    arguments.add_argument("--wire", type=int, nargs="*", default=WIRE)
+    asked = arguments.parse_args()
+    costs = [cost_of(silos) for silos in asked.silos]
+    over_wire = [cost_over_the_wire(silos) for silos in asked.wire]
     figures = []
     for one in costs:
         now = f"{one.cpu:.2f} CPU s, {one.written:.1f} MB written"
         whole = f"states whole: {one.whole_cpu:.1f} CPU s, {one.whole:.0f} MB"
         figures.append(Criterion(f"{one.silos} silos, {one.events} events", "shown", f"{now} ({whole})", met=True))
-    for name in ("cpu", "written", "whole_cpu", "whole"):
+    for name in ("cpu", "written", "whole_cpu", "whole") if len(costs) > 1 else ():
         slope = exponent(costs, name)
         judged = not name.startswith("whole")
         wanted = f"<= n^{WANTED}" if judged else "shown"
         figures.append(Criterion(f"{name} grows with", wanted, f"n^{slope:.2f}", met=slope <= WANTED or not judged))
-    return judge("silos", figures, [asdict(one) for one in costs])
+    figures += wire_figures(over_wire)
+    return judge("silos", figures, [*map(asdict, costs), *map(asdict, over_wire)])
 
 
-def exponent(costs: list[EventCost], name: str) -> float:
+def wire_figures(costs: list[WireCost]) -> list[Criterion]:
+    """What is seen of each study, what is wanted of a round of 64 silos, and the exponents from `LEAST` silos on."""
+    figures = [figure for one in costs for figure in _of_wire(one)]
+    grown = [one for one in costs if one.silos >= LEAST]
+    for name in ("cpu", "written", "notes") if len(grown) > 1 else ():
+        slope = exponent(grown, name)
+        what = f"{name} over the wire grows with"
+        figures.append(Criterion(what, f"<= n^{WANTED}", f"n^{slope:.2f}", slope <= WANTED))
+    return figures
+
+
+def _of_wire(one: WireCost) -> list[Criterion]:
+    spent = {name: getattr(one, name) / ROUNDS for name in MOST}
+    a_round = f"a round {spent['cpu']:.1f} CPU s, {spent['written']:.0f} MB written, {spent['notes']:.1f} MB of notes"
+    seen = f"{a_round}; {one.seconds:.0f} s, {one.threads} threads, {one.memory:.0f} MiB"
+    ended = one.finished and not one.faults
+    fault = "" if ended else f"; {one.faults[0] if one.faults else 'it did not end'}"
+    waits = f"operator {one.operator:.2f} s, heartbeat {one.heartbeat:.2f} s at most"
+    quick = one.operator <= OPERATOR_SECONDS
+    figures = [
+        Criterion(f"{one.silos} silos over the wire", "ends", seen + fault, ended),
+        Criterion(f"{one.silos} silos, other calls", f"operator <= {OPERATOR_SECONDS:g} s", waits, quick),
+    ]
+    for name, most in MOST.items() if one.silos == OF_A_ROUND else ():
+        what = f"{one.silos} silos, {name} a round"
+        figures.append(Criterion(what, f"<= {most:g}", f"{spent[name]:.1f}", spent[name] <= most))
+    return figures
+
+
+def exponent(costs: Sequence[EventCost | WireCost], name: str) -> float:
     """Of the power of the number of silos that fits best."""
     values = [max(getattr(one, name), 1e-9) for one in costs]
     return float(np.polyfit(np.log([one.silos for one in costs]), np.log(values), 1)[0])

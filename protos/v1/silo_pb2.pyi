@@ -306,14 +306,16 @@ class DownloadRequest(_message.Message):
     def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., silos: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DownloadChunk(_message.Message):
-    __slots__ = ("offset", "data", "hashes")
+    __slots__ = ("offset", "data", "hashes", "more")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     offset: int
     data: bytes
     hashes: bytes
-    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[DownloadChunk]
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ..., more: _Optional[_Iterable[_Union[DownloadChunk, _Mapping]]] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
     __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit", "evidence", "content", "vouch")

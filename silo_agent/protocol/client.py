@@ -320,14 +320,15 @@ class Client:
                 silos=[one.silo for one, _, _ in left],
             )
             stream = self._calls.Download(request, timeout=STREAM_SECONDS)
+            pieces = (piece for message in stream for piece in (message, *message.more))
             try:
                 while left:
                     part, target, fresh = left[0]
                     with fresh.open("ab") as file:
-                        _receive(stream, part, file)
+                        _receive(pieces, part, file)
                     fresh.replace(target)
                     left.popleft()
-                if next(stream, None) is not None:
+                if next(pieces, None) is not None:
                     msg = f"the coordinator sends more than the {part.kind} that it announced"
                     raise ContentError(msg)
             finally:

@@ -218,7 +218,8 @@ class Silo(Caller):
             silos=of_silos,
         )
         contents: list[bytes] = []
-        for chunk in self.silo.Download(request, timeout=SECONDS):
+        stream = self.silo.Download(request, timeout=SECONDS)
+        for chunk in (piece for message in stream for piece in (message, *message.more)):
             if chunk.hashes:
                 offset = offset if not contents else 0
                 contents.append(b"")
