@@ -7,6 +7,7 @@ and the results are sealed after it. Neither is done here.
 __all__ = [
     "device",
     "dpsgd",
+    "each_record",
     "encoder",
     "errors",
     "figures",
