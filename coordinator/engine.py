@@ -59,6 +59,7 @@ from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.sums.adding import make_sum
+from coordinator.sums.room import require_room
 from coordinator.work import asked_in, check_fetch, check_present, check_upload, liar_of, signed_note, work_in
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import SpoiltStatement
@@ -175,9 +176,13 @@ class Engine:
 
     # --- operator -----------------------------------------------------------------------------------------------
     def create(self, canonical: bytes) -> str:
-        """Store a study and return its digest. Raises ValueError if it is no study, `Refused`, `StudyExistsError`."""
+        """Store a study and return its digest.
+
+        Raises ValueError if it is no study, `Refused`, `StudyExistsError`, `LittleRoomError` if a round does not fit.
+        """
         study = read_stored(canonical)
         _require_bounds(study)
+        require_room(study, self._spool.free)
         progress = studies.create(script_of(study))
         with self._lock:
             self._store.create(study.canonical(), progress)

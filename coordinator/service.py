@@ -33,6 +33,7 @@ from coordinator.metrics import CoordinatorMetrics
 from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
+from coordinator.sums.room import LittleRoomError
 from coordinator.work import complaint_of
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.certificates import Trust
@@ -80,6 +81,7 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (FrameError, grpc.StatusCode.INVALID_ARGUMENT),
     (ContentConflictError, grpc.StatusCode.ALREADY_EXISTS),
     (StudyExistsError, grpc.StatusCode.ALREADY_EXISTS),
+    (LittleRoomError, grpc.StatusCode.FAILED_PRECONDITION),
     (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
     (WrongPhaseError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),

@@ -40,6 +40,11 @@ class Spool:
         self._root = root
         close_to_others(root)
 
+    @property
+    def free(self) -> int:
+        """Bytes that are free on its disk."""
+        return shutil.disk_usage(self._root).free
+
     def partial(self, place: Place, slot: str, silo: str) -> Path:
         """Return the path of an upload that is still growing."""
         return self._folder(place) / slot / f"{silo}.partial"

@@ -23,6 +23,7 @@ from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.sums import adding
+from coordinator.sums.room import LittleRoomError, most_bytes
 from crypto.secagg.voids import VoidPromise
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
@@ -891,6 +892,16 @@ def test_a_resumed_study_has_the_time_that_was_left(engine, clock):
     assert engine.status("tiny").attempt == 1
     clock.now += 1
     until(lambda: engine.status("tiny").attempt == 2)
+
+
+def test_a_study_for_whose_rounds_the_disk_is_too_small_is_not_created(make_engine, monkeypatch):
+    engine = make_engine()
+    monkeypatch.setattr(Spool, "free", most_bytes(STUDY) - 1)
+    with pytest.raises(LittleRoomError, match="make room there"):
+        engine.create(STUDY.canonical())
+    assert engine.statuses() == []
+    monkeypatch.setattr(Spool, "free", most_bytes(STUDY))
+    assert engine.create(STUDY.canonical()) == STUDY.digest
 
 
 def test_a_poll_that_waits_through_a_pause_gets_its_work_when_it_ends(engine):
