@@ -263,9 +263,10 @@ class Guard:
     # --- a call that waits ------------------------------------------------------------------------------------------
     def _keep(self, call: _Call, later: Later, send: Send) -> None:
         held = _Held(call, later, send, self._clock() + later.seconds)
-        held.leave = later.bells.listen(later.name, lambda: self._hear(held))
-        with self._lock:
-            self._held.add(held)
+        with held.turn:  # nobody asks before all of it is there
+            with self._lock:
+                self._held.add(held)
+            held.leave = later.bells.listen(later.name, lambda: self._hear(held))
         call.context.add_callback(lambda: self._hear(held))
         self._ask(held)  # the bell may have rung before it was listened to, and the caller may have gone
 

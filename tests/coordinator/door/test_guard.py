@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
@@ -668,6 +669,27 @@ def test_of_many_rings_at_once_one_thread_asks(monkeypatch):
         call(*given)
     assert waiting.sent == ["news", None]
     assert over(alone, waiting)
+
+
+class Eager(Bells):
+    """Rings as soon as somebody listens, and has the one who hears answer before the listening is done."""
+
+    def listen(self, name, hear):
+        leave = super().listen(name, hear)
+        hear()
+        time.sleep(0.05)
+        return leave
+
+
+def test_nothing_is_left_of_a_call_whose_news_come_while_it_begins_to_wait(alone):
+    context, sent, pool = Context(), [], ThreadPoolExecutor(1)
+    alone.guard._pool = pool
+    bells = Eager()
+    alone.serve(lambda *_: Later(bells, "north", 10.0, lambda _: "news"), ["request"], context=context, sent=sent)
+    pool.shutdown()
+    context.end()
+    assert sent == ["news", None]
+    assert (alone.guard._held, bells._listening, alone.taken) == (set(), {}, 0)
 
 
 def test_time_passes_at_every_look(alone):
