@@ -25,6 +25,7 @@ from crypto.pki.authority.building import read_request
 from deploy.local import processes
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
+from protos.messages import PROTOCOL
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -169,7 +170,7 @@ def test_a_paused_study_of_05_goes_on_once_all_parties_are_upgraded(tmp_path, mo
         federation.wait_for_silos()
         versions.now = old
         restart(federation, SILOS[0])
-        await_log(federation, SILOS[0], "this coordinator speaks protocol 6")
+        await_log(federation, SILOS[0], f"this coordinator speaks protocol {PROTOCOL}")
     models = {(federation.state(silo) / "model-6.safetensors").read_bytes() for silo in SILOS}
     assert len(models) == 1
     for silo in SILOS:
