@@ -67,6 +67,10 @@ class _Call:
     ends: int = 2
 
 
+def _nothing() -> None:
+    return
+
+
 @dataclass(eq=False)
 class _Held:
     """A call that waits for its answer."""
@@ -75,7 +79,7 @@ class _Held:
     later: Later
     send: Send
     until: float
-    leave: Callable[[], None] = lambda: None
+    leave: Callable[[], None] = _nothing
     heard: bool = False
     """Whether a thread is about to ask."""
     over: bool = False
@@ -302,7 +306,10 @@ class Guard:
                     call.context.set_code(grpc.StatusCode.INTERNAL)
                 held.send(None)
             held.over = True
-        held.leave()
+            # Who listens and how it leaves hold each other, and the call: gRPC keeps its stream for as long as anybody
+            # does, and a connection has 32.
+            leave, held.leave = held.leave, _nothing
+        leave()
         with self._lock:
             self._held.discard(held)
         call.deadline = float("inf")

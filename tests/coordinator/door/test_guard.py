@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -289,8 +291,8 @@ class Context:
         return True
 
     def end(self):
-        self.active = False
-        for callback in self.ended:
+        self.active, callbacks, self.ended = False, self.ended, []
+        for callback in callbacks:
             callback()
 
     def cancel(self):
@@ -690,6 +692,34 @@ def test_nothing_is_left_of_a_call_whose_news_come_while_it_begins_to_wait(alone
     context.end()
     assert sent == ["news", None]
     assert (alone.guard._held, bells._listening, alone.taken) == (set(), {}, 0)
+
+
+@pytest.fixture
+def uncollected():
+    """Nothing goes that only a search for cycles finds."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("end", ["answered", "gone"])
+def test_nothing_holds_a_call_that_has_waited_when_it_is_over(alone, end):
+    waiting = Waiting(alone)
+    kept = weakref.ref(waiting.context)
+    if end == "answered":
+        waiting.ring("news")
+    waiting.context.end()
+    del waiting
+    assert kept() is None
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_connection_waits_again_and_again(server, member):
+    """gRPC keeps the stream of a call for as long as anybody holds the call, and a connection has 32 of them."""
+    for _ in range(40):
+        member.silo.Poll(silo_pb2.PollRequest(session="s", hold_seconds=0.01), timeout=60)
 
 
 def test_time_passes_at_every_look(alone):
