@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from silo_agent.learning.dpsgd import training
+from silo_agent.learning.dpsgd import chunk_independence, training
 from silo_agent.learning.dpsgd.batches import InputKind
 from silo_agent.learning.dpsgd.chunk_independence import HOSTILE, is_steady, steady_kernels
 
@@ -98,3 +98,8 @@ def test_on_a_gpu_rows_stay_apart_too(make_study):
     device = torch.device("cuda")
     with steady_kernels(device):
         assert training._steady_rows(network, study.encoder, InputKind.of(study.data), device) == 64
+
+
+def test_only_a_processor_without_vectors_computes_without_them():
+    plain = torch.backends.cpu.get_cpu_capability() == "DEFAULT"
+    assert ("COMPATIBLE" if plain else "AVX2,STRICT") == chunk_independence._MODE

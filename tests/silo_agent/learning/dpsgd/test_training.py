@@ -637,6 +637,23 @@ def test_a_later_round_goes_on_along_the_schedule(make_study, make_records):
     np.testing.assert_allclose(last, first * learning_rate(plan, 3, 4) / learning_rate(plan, 0, 4), atol=1e-6)
 
 
+def test_the_rates_of_a_rounds_steps_are_those_of_the_whole_schedule(make_study, make_records):
+    study = make_study()
+    plan = study.encoder.model_copy(update={"steps": 3, "schedule": "cosine"})
+    training = Training(
+        encoder=build_encoder(study.model, study.data, stochastic=False),
+        heads=heads_of(study),
+        records=make_records(2),
+        plan=plan,
+        release=charged(plan),
+        family=family(study),
+        domain_weights=np.ones(DOMAINS),
+        first=1,
+        whole=4,
+    )
+    assert list(training.rates) == [learning_rate(plan, step, 4) for step in (1, 2, 3)]
+
+
 def summed(study, records, heads=None, **changes):
     plan = study.encoder.model_copy(update=changes)
     prior = prior_of(study.model, study.data, plan) if plan.cmi > 0 else None

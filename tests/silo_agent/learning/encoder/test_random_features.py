@@ -81,6 +81,12 @@ def test_without_either_nothing_stands_beside_and_nothing_is_made():
     assert len(list(network(skip=True, random_features=6).parameters())) == len(list(encoder.parameters()))
 
 
+def test_the_public_bound_is_that_of_cosines_and_ranges():
+    assert network(random_features=6).beside.norm_bound == math.sqrt(2.0)
+    longest = math.sqrt(3 / (1 + 2 / 5))
+    assert network(skip=True, random_features=6).beside.norm_bound == pytest.approx(math.hypot(longest, math.sqrt(2.0)))
+
+
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=8)

@@ -80,3 +80,10 @@ def test_a_number_of_patients_is_uncertain_by_the_noise_alone():
     found = [intervals.number(np.full(10, 30.0) + r.normal(0, 5, 10), 5.0) for _ in range(600)]
     assert 0.92 < np.mean([low <= 300 <= high for _, low, high in found]) < 0.98
     assert intervals.number(np.array([-30.0]), 1.0) == (0.0, 0.0, 0.0)
+
+
+def test_a_difference_has_the_limits_of_mover():
+    value, low, high = intervals.difference((0.9, 0.8, 0.95), (0.5, 0.4, 0.7))
+    assert value == pytest.approx(0.4)
+    assert low == pytest.approx(0.4 - np.hypot(0.1, 0.2))
+    assert high == pytest.approx(0.4 + np.hypot(0.05, 0.1))

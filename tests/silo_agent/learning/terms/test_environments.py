@@ -29,8 +29,9 @@ def losses(steps, asked, seen, count):
 def test_irm_weighs_at_most_one_before_its_steps_and_divides_the_loss_afterwards(seen):
     asked = plan(irm=50.0, irm_after=2)
     plain, penalty = cross_entropy.losses(seen).mean().item(), irm.loss(seen, None, None).item()
-    found = losses(Steps.start(asked, 2), asked, seen, 3)
-    assert found == pytest.approx([plain + penalty, plain + penalty, (plain + 50 * penalty) / 50])
+    found = losses(Steps.start(asked, 2), asked, seen, 4)
+    later = (plain + 50 * penalty) / 50
+    assert found == pytest.approx([plain + penalty, plain + penalty, later, later])
     weak = plan(irm=0.5, irm_after=2)
     assert losses(Steps.start(weak, 2), weak, seen, 3) == pytest.approx([plain + 0.5 * penalty] * 3)
 

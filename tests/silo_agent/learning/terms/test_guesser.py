@@ -59,3 +59,12 @@ def test_values_that_training_never_gives_are_refused(place, value):
     flat[place] = value
     with pytest.raises(ValueError, match="training never gives"):
         trained.load(flat)
+
+
+def test_representations_are_read_at_the_size_of_their_entries():
+    """They are at most 1 long, so their entries are small: times the root of their number."""
+    phi, _ = sample()
+    network = Guesser(4, [2, 3])
+    first, second, last = network.layers
+    by_hand = last(torch.relu(second(torch.relu(first(2.0 * phi)))))
+    torch.testing.assert_close(torch.cat(network(phi), dim=1), by_hand)

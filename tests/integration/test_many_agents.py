@@ -1,0 +1,77 @@
+"""A study of 32 real agents: three are killed at tasks, and one has a slow link.
+
+Real processes over mutual TLS. Who is killed comes back when the coordinator has given it up, and catches up.
+"""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from policies.documents.study import Study
+from policies.ledger.ledger import read_ledger
+from protos.messages import Tensor
+from protos.steps import Task
+from support.bad_link import bad_link
+from support.certificates import make_authority
+from support.moving_clock import LIMITS
+from support.party_federation import HUB, PartyFederation, credentials_of
+from support.small_cohort import study_document
+from support.task_points import TaskCrash
+
+SILOS = tuple(f"silo-{number:02}" for number in range(32))
+SLOW = "silo-30"
+FALLS = {
+    "silo-03": TaskCrash("asked", Task.CONTRIBUTE, Tensor.HEADS, 1),
+    "silo-11": TaskCrash("told", Task.CONTRIBUTE, Tensor.ENCODER, 1),
+    "silo-20": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 3),
+}
+MEGABYTES = 1_000_000
+
+
+def study() -> Study:
+    """Four rounds of every kind of sum."""
+    fields = {"name": "crowd", "silos": list(SILOS), "min_silos": 17, "deadlines": LIMITS, "personal": None}
+    document = study_document(**fields)
+    heads = {"pooled_rounds": 1, "domain_rounds": 3, "pooled_noise": 30.0, "domain_noise": 30.0}
+    document["heads"] = {**document["heads"], **heads}
+    document["encoder"] = {**document["encoder"], "steps": 1, "sampling_rate": 1.0, "noise": 30.0}
+    return Study.model_validate(document)
+
+
+class Crowd(PartyFederation):
+    """One silo reaches the coordinator through a link alone."""
+
+    proxy = ""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        config = self.root / SLOW / "agent.yaml"
+        config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "proxy": self.proxy}))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_thirty_two_agents_finish_though_some_fall_and_one_is_slow(tmp_path):
+    of = study()
+    credentials = credentials_of(make_authority(tmp_path / "consortium"), of)
+    (tmp_path / "federation").mkdir()
+    with bad_link(1, stall_every=MEGABYTES, cut_every=2 * MEGABYTES) as link:
+        federation = Crowd(tmp_path / "federation", of, credentials, doomed=FALLS)
+        federation.proxy = link.url
+        status = federation.run()
+    assert status.state == "finished", status.why
+    assert {time.attempt for time in status.times} == {1}, "whoever falls, the others go on"
+    assert federation.killed == set(FALLS)
+    assert min(link.stalls, link.cuts) >= 1
+    assert {federation.entries(silo, "study over")[0]["outcome"] for silo in SILOS} == {"finished"}
+    models = {
+        federation.root / silo / "state" / "studies" / of.digest / f"model-{of.rounds}.safetensors" for silo in SILOS
+    }
+    assert len({path.read_bytes() for path in models}) == 1
+    for silo in SILOS:
+        _, entries = read_ledger(federation.root / silo / "state" / "ledger.sqlite3")
+        charged = [(entry.debit.round, tensor) for entry in entries for tensor in entry.debit.costs]
+        assert len(charged) == len(set(charged)), "nothing is charged twice"
+    received = [tuple(one[key] for key in ("silo", "round", "slot")) for one in federation.entries(HUB, "received")]
+    assert len(received) == len(set(received)), "and nothing sent twice"
