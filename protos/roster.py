@@ -2,7 +2,8 @@
 
 A roster of 64 silos has 136 kB, and each piece of work needs it. A silo says with each poll which roster it holds, and
 the coordinator names that one in place of sending it again. Nothing is taken on trust: the silo computes the digest of
-what it holds, and what it does with the roster is as if all of it had come.
+what it holds, and what it does with the roster is as if all of it had come. No signature is bound to this digest:
+those name `crypto.secagg.survivors.roster_digest`, which this room does not know.
 """
 
 from __future__ import annotations

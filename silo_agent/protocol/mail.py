@@ -56,13 +56,13 @@ class Mail:
             for part in work.parts
             if part.kind == note
         }
-        try:
-            self._download(place, tensor, wanted)
-            with own_files():
+        with own_files():
+            try:
+                self._download(place, tensor, wanted)
                 return {part.silo: path.read_bytes() for part, path in wanted.items()}
-        finally:
-            for path in wanted.values():
-                path.unlink(missing_ok=True)
+            finally:
+                for path in wanted.values():
+                    path.unlink(missing_ok=True)
 
     def receive_shares(self, work: Work, place: Place) -> None:
         """Fetch and keep the others' shares for the attempt. Shares that were fetched before stay as they are."""

@@ -719,7 +719,8 @@ def test_nothing_holds_a_call_that_has_waited_when_it_is_over(alone, end):
 def test_a_connection_waits_again_and_again(server, member):
     """gRPC keeps the stream of a call for as long as anybody holds the call, and a connection has 32 of them."""
     for _ in range(40):
-        member.silo.Poll(silo_pb2.PollRequest(session="s", hold_seconds=0.01), timeout=60)
+        work = member.silo.Poll(silo_pb2.PollRequest(session="s", hold_seconds=0.01), timeout=60)
+        assert work.task == silo_pb2.TASK_WAIT
 
 
 def test_time_passes_at_every_look(alone):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from protos.messages import Part, Place, Tensor, Work
@@ -11,6 +14,7 @@ from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.client import ContentError
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.errors import ShortageError
 from support.contents import digest_of, listed
 from support.states import DIGESTS, keyed
 
@@ -137,3 +141,15 @@ def test_the_sum_is_a_file_until_it_is_read(mail, wire):
     without = offer(wire, Task.OPEN, {(Note.REVEAL, "north"): b"revealed"}, **fields)
     with pytest.raises(OutOfTurnError, match="offers no sum of heads"), mail.sum(without, PLACE, Tensor.HEADS):
         pass
+
+
+def test_notes_that_the_machine_cannot_erase_now_are_its_own_affair(mail, wire, monkeypatch):
+    """Whatever others would see of an error must not follow from this silo's disk."""
+    work = offer(wire, Task.DEAL, {(Note.GREETING, "north"): b"one"})
+
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(ShortageError):
+        mail.fetch_notes(work, PLACE, Note.GREETING)
