@@ -31,7 +31,7 @@ verify_release() {
     add "$release/SHA256SUMS is missing"
     return
   fi
-  (cd "$release" && sha256sum --quiet --strict -c SHA256SUMS >/dev/null 2>&1) ||
+  (cd "$release" && sha256sum --strict -c SHA256SUMS >/dev/null 2>&1) ||
     add "$release: a file is not the one that SHA256SUMS names; copy the release again"
   [ "$unverified" = no ] || return 0
   if [ -z "$fingerprint" ]; then
@@ -151,7 +151,6 @@ install_role() {
     say "$home/$slot is there already"
   else
     act rm -rf "$home/$slot"
-    act mkdir -p "$home"
     act "$python" -m venv "$home/$slot"
     act "$home/$slot/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
       --only-binary :all: -r "$requirements"

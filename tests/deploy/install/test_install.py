@@ -97,9 +97,15 @@ case "$1 $2" in
     mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
     for program in silo coordinator authority; do
       program=$3/bin/fedward-$program
-      printf '#!/bin/sh\\n' > "$program"; chmod +x "$program"
+      printf '#!/bin/sh\\necho "$0" "$@"; exit ${PROGRAM_EXITS-0}\\n' > "$program"; chmod +x "$program"
     done ;;
-  "-m pip") touch "$(dirname "$0")/../installed" ;;
+  "-m pip")
+    if [ "$3" = config ]; then
+      printf '%s\n' "${PIP_CONFIGURED-}"
+    else
+      shift 2
+      printf '%s\n' "$*" "${PIP_EXTRA_INDEX_URL-}" "${PIP_NO_INDEX-}" "${PIP_FIND_LINKS-}" > "$(dirname "$0")/../pip"
+    fi ;;
   *base_prefix*) echo /root/.local/python ;;
 esac
 """
@@ -107,7 +113,7 @@ esac
 
 @pytest.fixture
 def python(tmp_path):
-    """A Python in root's home that installs nothing."""
+    """A Python in root's home that installs nothing, and writes down what it was asked to install, and from where."""
     path = tmp_path / "python"
     path.write_text(PYTHON)
     path.chmod(0o755)
@@ -191,6 +197,98 @@ def test_a_roll_back_goes_to_the_whole_version_before_and_there_alone(role, rele
         assert (unit.read_text() == "newer") is (current == "99.0")
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_installed_is_named_checked_and_in_its_place(role, release, copy, python, tmp_path):
+    name, root = f"fedward-{role}", tmp_path / "root"
+    home = root / "opt" / name
+    words = ("--unverified", "--root", f"{root}/", "--python", python)
+    version = next(release.glob("*.whl")).name.split("-")[1]
+    half = home / version / "half"
+    half.parent.mkdir(parents=True)
+    half.touch()
+    # Another release's script installs the release that it is given.
+    (copy / "SHA256SUMS").unlink()
+    given = ("bash", copy / f"install-{role}.sh", *words, "--release", release)
+    dry = run(*given, "--dry-run")
+    assert dry.stdout.endswith(f"nothing was changed: without --dry-run, {name} {version} would be installed now\n")
+    assert half.exists()
+    done = run(*given)
+    assert (done.returncode, half.exists()) == (0, False), done.stderr
+    assert f"{name} {version} is installed. " in done.stdout
+    assert f"starts with /etc/{name}/{'agent' if role == 'silo' else 'coordinator'}.yaml: systemctl enable" in done.stdout
+    asked = (home / version / "pip").read_text().splitlines()[0]
+    assert asked == (
+        "install --quiet --disable-pip-version-check --require-hashes --only-binary :all: "
+        f"-r {release}/requirements-{role}.txt"
+    )
+    assert f"/{version}/bin/{name} --version\n" in done.stdout
+    assert (root / "etc" / name).is_dir()
+    assert (root / f"etc/systemd/system/{name}.service").stat().st_mode & 0o777 == 0o644
+    assert (root / "usr/local/bin" / name).resolve() == home / version / "bin" / name
+
+
+def test_a_program_that_does_not_start_is_not_made_the_current_one(release, python, monkeypatch, tmp_path):
+    root = tmp_path / "root"
+    words = ("bash", release / "install-silo.sh", "--unverified", "--root", root, "--python", python)
+    monkeypatch.setenv("PROGRAM_EXITS", "3")
+    assert run(*words).returncode == 3
+    home = root / "opt/fedward-silo"
+    assert not list(home.glob("*/.complete"))
+    assert not (home / "current").is_symlink()
+    monkeypatch.delenv("PROGRAM_EXITS")
+    assert run(*words).returncode == 0
+
+
+TORCH = "https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize(
+    ("role", "words", "environment", "source"),
+    [
+        ("silo", (), {}, (TORCH, "", "")),
+        ("silo", (), {"PIP_EXTRA_INDEX_URL": "https://here"}, ("https://here", "", "")),
+        ("silo", (), {"PIP_EXTRA_INDEX_URL": ""}, ("", "", "")),
+        ("silo", (), {"PIP_CONFIGURED": "global.extra-index-url='https://here'"}, ("", "", "")),
+        ("silo", ("--cuda",), {}, ("", "", "")),
+        ("silo", ("--packages", "{folder}"), {}, ("", "1", "{folder}")),
+        ("coordinator", (), {}, ("", "", "")),
+    ],
+)
+def test_pip_asks_where_the_hospital_says_and_else_one_index_more_for_torch(
+    role, words, environment, source, release, python, monkeypatch, tmp_path
+):
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    words = [word.format(folder=tmp_path) for word in words]
+    command = ("bash", release / f"install-{role}.sh", "--unverified", "--root", tmp_path / "root", "--python", python)
+    done = run(*command, *words)
+    assert done.returncode == 0, done.stderr
+    asked = next((tmp_path / f"root/opt/fedward-{role}").glob("*/pip")).read_text().splitlines()
+    assert asked[1:] == [each.format(folder=tmp_path) for each in source]
+
+
+def test_options_that_cannot_be_understood_change_nothing(release, copy, python, tmp_path):
+    root = tmp_path / "root"
+    words = ("bash", release / "install-silo.sh", "--unverified", "--root", root, "--python", python)
+    (copy / "SHA256SUMS").write_text((copy / "SHA256SUMS").read_text() + "a line that names no file\n")
+    for more, told in (
+        (("--packages", tmp_path / "none"), f"--packages {tmp_path}/none is no folder"),
+        (("--packages",), "install-silo.sh: --packages needs a value"),
+        (("--fast",), "install-silo.sh: unknown option --fast"),
+        (("--release", copy), f"{copy}: a file is not the one that SHA256SUMS names"),
+    ):
+        refused = subprocess.run(
+            [str(word) for word in (*words, *more)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (refused.returncode, told in refused.stderr) == (1, True), refused.stderr
+    assert ("usage: " in run(*words, "--fast").stderr, root.exists()) == (True, False)
+    for option in ("--help", "-h"):
+        helped = run(*words, option)
+        assert (helped.returncode, "usage: install-silo.sh" in helped.stdout, root.exists()) == (0, True, False)
+
+
 def test_a_python_that_a_service_may_not_read_is_refused(release, python):
     words = ("--unverified", "--dry-run", "--python", python)
     refused = run("bash", release / "install-silo.sh", *words)
@@ -217,8 +315,9 @@ def test_a_dry_run_for_the_machine_itself_says_whom_its_folders_would_belong_to(
 def test_only_root_installs_for_the_machine_itself_and_anybody_tries_it(release, python, monkeypatch, tmp_path):
     python.write_text(PYTHON.replace("/root/.local/python", "/usr"))
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "id").write_text("#!/bin/sh\necho 1000\n")
-    (tmp_path / "bin" / "id").chmod(0o755)
+    user = tmp_path / "bin" / "id"
+    user.write_text("#!/bin/sh\necho 1000\n")
+    user.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     words = ("bash", release / "install-silo.sh", "--unverified", "--python", python)
     assert run(*words, "--dry-run").returncode == 0
@@ -226,6 +325,8 @@ def test_only_root_installs_for_the_machine_itself_and_anybody_tries_it(release,
     refused = run(*words, "--python", "/bin/false")
     assert "this needs root; run it with sudo, or give --root" in refused.stderr
     assert "needs root" not in run(*words, "--python", "/bin/false", "--root", tmp_path / "root").stderr
+    user.write_text("#!/bin/sh\necho 0\n")
+    assert "needs root" not in run(*words, "--python", "/bin/false").stderr
 
 
 @pytest.mark.slow

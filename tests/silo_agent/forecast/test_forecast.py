@@ -67,7 +67,6 @@ def test_a_range_of_effects_has_a_row_for_each(raw_study):
     assert found.rows[0].plain_mean.middle < found.rows[2].plain_mean.middle
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "figure"),
     [

@@ -43,3 +43,5 @@ def test_a_number_is_explained_or_not(raw_study):
     known = known_of(study, whole, 0.2)
     assert known.prevalence is None
     assert known.effect > 0.9
+    low = Records(found.inputs, places % 2, found.domains, found.patients, found.identities)
+    assert known_of(study, low, 0.2).prevalence is None, "the mean of a number is no prevalence, wherever it lies"

@@ -723,6 +723,39 @@ def test_the_encoder_needs_the_opened_counts(tmp_path):
         contribution(fresh, Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
+def test_before_any_record_is_read_every_sum_is_computed_once_on_made_up_records(tmp_path, monkeypatch):
+    fresh, seen = bare_learner(tmp_path, file=tmp_path / "nobody.csv"), []
+    for tensor, contribution in fresh._contributions.items():
+
+        def spied(release, cohort, place, model, tensor=tensor, rehearse=contribution.rehearse):
+            seen.append((tensor, release.tensor, place.round, len(cohort) > 0, model.digest))
+            rehearse(release, cohort, place, model)
+
+        monkeypatch.setattr(contribution, "rehearse", spied)
+    fresh.rehearse()
+    start = SharedModel.fresh(fresh.study).digest
+    assert {(made_up, model) for *_, made_up, model in seen} == {(True, start)}
+    assert all(tensor == released for tensor, released, *_ in seen)
+    assert {tensor for tensor, *_ in seen} == {Tensor.COUNTS, Tensor.HEADS, Tensor.METRICS}, "the encoder was tried before"
+    assert {number for _, _, number, *_ in seen} == {0, fresh.study.rounds, plan(fresh.study).last}
+    before = len(seen)
+    fresh.rehearse()
+    assert len(seen) == before, "once"
+
+
+def test_rows_that_are_gone_are_told_before_the_round(tmp_path):
+    class Gone(Memory):
+        def require_whole(self, *, begun):
+            if begun:
+                msg = "rows.bin is gone; restore it from a backup"
+                raise LocalFileError(msg)
+
+    fresh = bare_learner(tmp_path, kept=Gone())
+    fresh.require_files(begun=False)
+    with pytest.raises(LocalFileError, match=r"rows\.bin is gone"):
+        fresh.require_files(begun=True)
+
+
 def test_a_file_that_cannot_be_used_is_named_before_anything_is_computed(tmp_path):
     files = patients(tmp_path / "data", 4)
     files["north"].write_text(files["north"].read_text().replace("group", "ward"))

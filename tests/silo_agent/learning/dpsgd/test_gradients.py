@@ -86,6 +86,32 @@ def test_a_fault_of_one_record_moves_the_sum_by_its_own_term_alone(make_study, m
         assert np.array_equal(found, wanted)
 
 
+def test_what_a_record_leaves_behind_costs_no_other_record_its_term(make_study, make_records, monkeypatch):
+    """Its chunk cannot even be forgotten, as if memory were short at that moment."""
+    study, records = make_study(), marked(make_records)
+    without = sums(study, records.of_patients(np.arange(10) != 3))
+    take, forget, present, kept = Batches.take, gradients.Gradients._forget, [], []
+
+    def taken(self, drawn):
+        batch = take(self, drawn)
+        present[:] = [bool((batch.x == np.float32(BAD)).any())]
+        return batch
+
+    def forgotten(self, parameters):
+        begun = any(hasattr(parameter, "grad_sample") and parameter.grad is not None for parameter in parameters)
+        if begun and present == [True]:
+            kept.append(True)
+            raise MemoryError
+        forget(self, parameters)
+
+    monkeypatch.setattr(Batches, "take", taken)
+    monkeypatch.setattr(gradients.Gradients, "_forget", forgotten)
+    monkeypatch.setattr(training, "_steady_rows", lambda *_: 64)
+    for found, wanted in zip(sums(study, records), without, strict=True):
+        assert np.array_equal(found, wanted)
+    assert kept
+
+
 def test_a_fault_of_nobodys_record_is_raised(make_study, make_records, monkeypatch):
     def broken(*_):
         raise RuntimeError

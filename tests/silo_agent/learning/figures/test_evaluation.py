@@ -277,3 +277,6 @@ def test_of_a_domain_below_the_smallest_nothing_is_said_but_that(classes):
     assert small.patients == Estimate(None, 0.0, 31.0)
     assert said(30) == said(0)
     assert said(30)[1].patients.value == 30
+    rng = np.random.default_rng(0)
+    fewer = results_from_histograms(-sums, 0.0, family_of(classes), count=M, bins=BINS, rng=rng)
+    assert {each.patients for each in fewer} == {Estimate(None, 0.0, 0.0)}, "noise may take more than there is"

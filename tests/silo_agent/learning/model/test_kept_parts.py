@@ -124,9 +124,10 @@ def test_heads_are_carried_over_only_between_the_same_domains(tmp_path):
 def test_heads_that_are_kept_stay_within_the_bound_of_a_model(tmp_path):
     study, folder = made("fedper"), StudyFolder(tmp_path)
     model = SharedModel.start(study)
-    change = kept_parts.PartsChange(np.zeros(1), None, np.full((2, 3), 3.0 * HEAD_BOUND))
-    kept_parts.keep(change, model, folder, 1)
-    assert (kept_parts.completed(model, folder, 2).heads == HEAD_BOUND).all()
+    far = np.array([[3.0, -3.0, 0.25], [-0.25, 3.0, -3.0]]) * HEAD_BOUND
+    kept_parts.keep(kept_parts.PartsChange(np.zeros(1), None, far), model, folder, 1)
+    kept = kept_parts.completed(model, folder, 2).heads / HEAD_BOUND
+    np.testing.assert_array_equal(kept, [[1.0, -1.0, 0.25], [-0.25, 1.0, -1.0]])
 
 
 def test_parts_are_on_the_disk_before_anything_goes_on(tmp_path, monkeypatch):

@@ -34,6 +34,16 @@ def test_the_start_is_common_and_a_step_is_the_uniform_mean(make_study, cmi, pri
         start.with_update(total[1:], 4)
 
 
+def test_a_sealed_step_goes_against_the_gradient_and_no_weight_further_than_it_may(make_study):
+    study = make_study()
+    start, most = SharedModel.start(study), study.encoder.max_update
+    gradient = np.zeros(plan(study).release(1, "encoder").values)
+    gradient[:4] = [9.0, -9.0, 0.25, -0.25]
+    moved = start.with_step(gradient * most, 0.5, 1)
+    change = (moved.encoder.astype(np.float64) - start.encoder)[:4] / most
+    np.testing.assert_allclose(change, [-1.0, 1.0, -0.125, 0.125], atol=1e-3)
+
+
 def test_prediction_is_the_own_domains_logistic_head_on_the_feature(make_study, make_records):
     study, records = make_study(), make_records(12)
     heads = np.random.default_rng(1).normal(size=(3, 5))

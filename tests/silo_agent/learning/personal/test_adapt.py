@@ -222,6 +222,7 @@ def test_each_patient_is_held_out_once_from_the_model_that_is_tried_on_it(make_r
     everybody = set(records.identities)
     assert sorted(one for others in seen for one in everybody - others) == sorted(everybody)
     assert [(one.gain, one.error) for one in found] == [(0.0, 0.0)] * 2, "the shared model gains nothing over itself"
+    assert [one.candidate for one in found] == ["1 epoch", "2 epochs"]
 
 
 def test_the_loss_of_a_batch_counts_every_patient_once(make_records):
