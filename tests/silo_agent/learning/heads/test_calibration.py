@@ -131,6 +131,18 @@ def test_confident_predictions_do_not_all_end_in_one_class(pooled, margin):
     assert ((logits + found[d]).argmax(axis=1) == y).mean() > 0.96
 
 
+@pytest.mark.parametrize("pooled", [True, False])
+def test_confident_predictions_of_two_classes_do_not_all_end_in_one(pooled):
+    """Half of them lie at either end, so that their curvature is next to none and would not grow with a shift."""
+    r, n = np.random.default_rng(4), 20_000
+    d, true = np.arange(n) % M, r.random(n) < 0.5
+    logits = np.where(true, 12.0, -12.0) + r.normal(size=n) * 2.5
+    y = np.where(true & (r.random(n) < 0.02), 0, true).astype(np.int64)
+    found = shifts(opened(expit(logits), y, d, pooled=pooled, noise=1.0, r=r), 1.0, BINARY, NOT_SMALL, pooled=pooled)
+    assert (((logits + found[d, 0]) > 0) == y).mean() > 0.96
+    assert (found < 0.0).all()
+
+
 def cohort(r, sizes, offset, errors, spread=1.5):
     """Outcomes drawn from logits; the model's logits are too low by `errors` (M,)."""
     d = np.repeat(np.arange(M), sizes)

@@ -46,6 +46,32 @@ for name in ("personal.wanted", "personal.taken"):
 """
 
 
+def test_it_works_again_whenever_it_is_woken_and_ends_when_nobody_asks(tmp_path, monkeypatch):
+    job = Job(str(tmp_path), DataSet(tmp_path / "data.csv", Division(DATA_SET, HOLDOUT, ("patient",))), "cpu", 1, b"key")
+    worked, (heard, told), before = [], os.pipe(), os.dup(0)
+
+    def work(one):
+        worked.append(one)
+        if len(worked) < 3:
+            os.write(told, b"x" * len(worked))
+        if len(worked) == 2:
+            raise MemoryError
+
+    for name in ("_step_back", "limit_threads", "configure"):
+        monkeypatch.setattr(personal_process, name, lambda *_: None)
+    monkeypatch.setattr(personal_process, "work_off", work)
+    monkeypatch.setattr(personal_process, "LINGER_SECONDS", 0.01)
+    try:
+        os.dup2(heard, 0)
+        os.write(told, job.told())
+        personal_process.main(job.text())
+    finally:
+        os.dup2(before, 0)
+        for descriptor in (heard, told, before):
+            os.close(descriptor)
+    assert worked == [job] * 3
+
+
 @pytest.mark.parametrize(("gibibytes", "limit"), [(1, 2), (4, 2), (6, 3)])
 def test_it_steps_back_and_has_half_the_memory_but_two_gibibytes_everywhere(gibibytes, limit, monkeypatch):
     nice, limits, system = [], [], {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gibibytes << 18}
