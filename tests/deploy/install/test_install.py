@@ -215,7 +215,8 @@ def test_what_is_installed_is_named_checked_and_in_its_place(role, release, copy
     done = run(*given)
     assert (done.returncode, half.exists()) == (0, False), done.stderr
     assert f"{name} {version} is installed. " in done.stdout
-    assert f"starts with /etc/{name}/{'agent' if role == 'silo' else 'coordinator'}.yaml: systemctl enable" in done.stdout
+    config = "agent" if role == "silo" else "coordinator"
+    assert f"starts with /etc/{name}/{config}.yaml: systemctl enable" in done.stdout
     asked = (home / version / "pip").read_text().splitlines()[0]
     assert asked == (
         "install --quiet --disable-pip-version-check --require-hashes --only-binary :all: "
@@ -255,7 +256,7 @@ TORCH = "https://download.pytorch.org/whl/cpu"
     ],
 )
 def test_pip_asks_where_the_hospital_says_and_else_one_index_more_for_torch(
-    role, words, environment, source, release, python, monkeypatch, tmp_path
+    role, words, environment, source, *, release, python, monkeypatch, tmp_path
 ):
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)

@@ -725,18 +725,20 @@ def test_the_encoder_needs_the_opened_counts(tmp_path):
 
 def test_before_any_record_is_read_every_sum_is_computed_once_on_made_up_records(tmp_path, monkeypatch):
     fresh, seen = bare_learner(tmp_path, file=tmp_path / "nobody.csv"), []
-    for tensor, contribution in fresh._contributions.items():
+    for tensor, kind in fresh._contributions.items():
 
-        def spied(release, cohort, place, model, tensor=tensor, rehearse=contribution.rehearse):
+        def spied(release, cohort, place, model, *, tensor=tensor, rehearse=kind.rehearse):
             seen.append((tensor, release.tensor, place.round, len(cohort) > 0, model.digest))
             rehearse(release, cohort, place, model)
 
-        monkeypatch.setattr(contribution, "rehearse", spied)
+        monkeypatch.setattr(kind, "rehearse", spied)
     fresh.rehearse()
     start = SharedModel.fresh(fresh.study).digest
     assert {(made_up, model) for *_, made_up, model in seen} == {(True, start)}
     assert all(tensor == released for tensor, released, *_ in seen)
-    assert {tensor for tensor, *_ in seen} == {Tensor.COUNTS, Tensor.HEADS, Tensor.METRICS}, "the encoder was tried before"
+    assert {tensor for tensor, *_ in seen} == {Tensor.COUNTS, Tensor.HEADS, Tensor.METRICS}, (
+        "the encoder was tried before"
+    )
     assert {number for _, _, number, *_ in seen} == {0, fresh.study.rounds, plan(fresh.study).last}
     before = len(seen)
     fresh.rehearse()

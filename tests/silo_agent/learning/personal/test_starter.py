@@ -47,7 +47,9 @@ for name in ("personal.wanted", "personal.taken"):
 
 
 def test_it_works_again_whenever_it_is_woken_and_ends_when_nobody_asks(tmp_path, monkeypatch):
-    job = Job(str(tmp_path), DataSet(tmp_path / "data.csv", Division(DATA_SET, HOLDOUT, ("patient",))), "cpu", 1, b"key")
+    job = Job(
+        str(tmp_path), DataSet(tmp_path / "data.csv", Division(DATA_SET, HOLDOUT, ("patient",))), "cpu", 1, b"key"
+    )
     worked, (heard, told), before = [], os.pipe(), os.dup(0)
 
     def work(one):
