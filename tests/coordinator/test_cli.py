@@ -131,6 +131,15 @@ def test_who_is_waited_for_and_does_not_call_is_shown(state, seconds, waited, sh
     assert cli._member_state(member, waited, heard + timedelta(seconds=seconds)) == shown
 
 
+@pytest.mark.parametrize(
+    ("seconds", "lost", "shown"),
+    [(0.4, 0, ""), (1.0, 0, "1 of 60 s"), (7.2, 2, "7 of 60 s, 2 attempts"), (0.0, 3, "3 attempts")],
+)
+def test_what_waiting_for_a_silo_has_cost_is_shown(seconds, lost, shown):
+    member = MemberStatus("north", "active", "", 0.0, slow_seconds=seconds, slow_budget=60.0, lost_attempts=lost)
+    assert cli._slow(member) == shown
+
+
 def test_results_from_the_command_line(run, operator_file, make_scene, authority):
     scene = make_scene(publish=["patients"])
     code, out, err = run("study", "results", scene.study.name, "-o", operator_file)
