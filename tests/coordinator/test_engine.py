@@ -366,11 +366,15 @@ def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock)
     assert not engine._spool._folder(replace(PLACE, attempt=2)).exists()
 
 
-def test_a_promise_to_void_is_about_all_attempts_before_this_one(engine):
+def test_a_promise_to_void_is_about_all_attempts_before_this_one(engine, clock):
     to_gather(engine)
     assert engine.void(PLACE, Tensor.COUNTS) == VoidPromise(PLACE.study, 0, Tensor.COUNTS, 0, 0)
     with pytest.raises(WrongPhaseError):
         engine.void(replace(PLACE, attempt=2), Tensor.COUNTS)
+    clock.now += STUDY.deadlines.train
+    until(lambda: engine.status("tiny").attempt == 2)
+    second = engine.void(replace(PLACE, attempt=2), Tensor.COUNTS)
+    assert second == VoidPromise(PLACE.study, 0, Tensor.COUNTS, 1, 0)
 
 
 def test_a_sum_that_cannot_be_made_ends_the_attempt_by_name(engine, monkeypatch):
