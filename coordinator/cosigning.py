@@ -39,7 +39,7 @@ log = structlog.get_logger()
 PATIENCE_SECONDS = 2.0
 """Time that one silo has to answer before another silo is asked too, and before the same silo is asked again."""
 LOOK_SECONDS = 0.5
-"""How often it is looked who is asked because others have not answered."""
+"""Time between two checks for silos that must be asked because another one has not answered."""
 
 
 class StudyRegister(Protocol):

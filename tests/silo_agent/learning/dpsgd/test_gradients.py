@@ -52,12 +52,8 @@ def marked(make_records, n=10, **kinds):
     return type(records)(inputs, records.labels, records.domains, records.patients, records.identities, records.images)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("where", ["take", "losses", "backward", "integers"])
-def test_a_fault_of_one_record_moves_the_sum_by_its_own_term_alone(make_study, make_records, monkeypatch, fault, where):
-    study, records = make_study(), marked(make_records)
-    without = sums(study, records.of_patients(np.arange(10) != 3))
-
+def watched(monkeypatch):
+    """A list that holds whether the marked record is in the batch that was taken last."""
     take, present = Batches.take, []
 
     def taken(self, drawn):
@@ -66,6 +62,16 @@ def test_a_fault_of_one_record_moves_the_sum_by_its_own_term_alone(make_study, m
         return batch
 
     monkeypatch.setattr(Batches, "take", taken)
+    return present
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("where", ["take", "losses", "backward", "integers"])
+def test_a_fault_of_one_record_moves_the_sum_by_its_own_term_alone(make_study, make_records, monkeypatch, fault, where):
+    study, records = make_study(), marked(make_records)
+    without = sums(study, records.of_patients(np.arange(10) != 3))
+
+    present = watched(monkeypatch)
     owner, name = {
         "take": (Batches, "take"),
         "losses": (training, "_losses"),
@@ -90,21 +96,15 @@ def test_what_a_record_leaves_behind_costs_no_other_record_its_term(make_study, 
     """Its chunk cannot even be forgotten, as if memory were short at that moment."""
     study, records = make_study(), marked(make_records)
     without = sums(study, records.of_patients(np.arange(10) != 3))
-    take, forget, present, kept = Batches.take, gradients.Gradients._forget, [], []
-
-    def taken(self, drawn):
-        batch = take(self, drawn)
-        present[:] = [bool((batch.x == np.float32(BAD)).any())]
-        return batch
+    present, forget, kept = watched(monkeypatch), gradients.Gradients._forget, []
 
     def forgotten(self, parameters):
-        begun = any(hasattr(parameter, "grad_sample") and parameter.grad is not None for parameter in parameters)
+        begun = any(getattr(parameter, "grad_sample", None) is not None for parameter in parameters)
         if begun and present == [True]:
             kept.append(True)
             raise MemoryError
         forget(self, parameters)
 
-    monkeypatch.setattr(Batches, "take", taken)
     monkeypatch.setattr(gradients.Gradients, "_forget", forgotten)
     monkeypatch.setattr(training, "_steady_rows", lambda *_: 64)
     for found, wanted in zip(sums(study, records), without, strict=True):

@@ -1,4 +1,4 @@
-"""FedDAR's own sums: with one silo the next heads are that silo's local heads; many patients weigh more than few."""
+"""FedDAR's own sums: a silo that is there twice changes nothing, domains do not mix, and patients are the weights."""
 
 import numpy as np
 import pytest
@@ -46,12 +46,11 @@ def opened(setting, place, model, *cohorts):
 
 @pytest.mark.parametrize("recipe", ["feddar-sa", "feddar-wa"])
 @pytest.mark.parametrize("number", [1, 2])
-def test_the_heads_after_one_silos_sum_are_its_own_and_as_many_as_the_round_has(tmp_path, recipe, number):
+def test_the_same_silo_twice_asks_for_the_same_heads_one_for_all_domains_or_one_for_each(tmp_path, recipe, number):
     setting = setting_of(tmp_path, recipe)
     place, model = Place(setting.study.digest, number, 1), SharedModel.start(setting.study)
     whole = cohort(setting.study)
     _, heads = opened(setting, place, model, whole)
-    # The same silo twice asks for the same heads.
     _, twice = opened(setting, place, model, whole, whole)
     np.testing.assert_allclose(heads, twice, rtol=0.02, atol=1e-3)
     if number == 1:
