@@ -18,6 +18,7 @@ from coordinator import cli
 from crypto.pki.certificates import Trust
 from protos.messages import Publication
 from protos.status import MemberStatus
+from support.online import Online, serving
 from support.studies import tiny_document, tiny_study
 
 COMMAND = [sys.executable, "-c", "from coordinator.cli import main; main()"]
@@ -269,6 +270,17 @@ def test_who_this_is_stands_in_a_token_or_in_two_options_and_never_in_both(given
     code, _, err = run("enrol", tmp_path / "hub", "--token", "t")
     assert code == 1
     assert told not in err, "a token alone is read"
+
+
+@pytest.mark.parametrize("role", ["coordinator", "operator"])
+def test_whoever_was_certified_reads_what_to_write_next(role, run, tmp_path):
+    online, home = Online(tmp_path / "online"), tmp_path / "home"
+    with serving(online) as url:
+        code, out, err = run("enrol", home, "--token", online.admit(role, "hub").text(), "--authority", url)
+    assert (code, err) == (0, "")
+    says = f"next: write {home}/{role}.yaml with `authority_url: {url}`, so that the certificate is renewed\n"
+    assert out.startswith(f"certified as fedward://{role}/hub")
+    assert out.endswith(says)
 
 
 def test_a_silo_enrols_elsewhere():

@@ -326,6 +326,17 @@ def test_who_waits_is_woken(desk):
     assert desk.hubs.answered("north", desk.stated(2)) is None, "of another checkpoint"
 
 
+def test_the_first_answer_stands(desk):
+    stated = desk.stated(1)
+    desk.state(stated)
+    desk.witness("south")
+    desk.now = PATIENCE_SECONDS
+    desk.witness("west")
+    for silo in ("south", "west"):
+        desk.witness(silo, desk.words(silo, stated))
+        assert desk.signer(desk.state(stated).peer) == "fedward://silo/south"
+
+
 def test_whoever_is_asked_because_another_is_silent_is_rung_for_once_it_is_time(desk):
     rung = []
     for name in NAMES:

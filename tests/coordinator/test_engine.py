@@ -730,6 +730,13 @@ def test_a_word_about_another_place_is_out_of_turn(engine):
         answer_all(engine, Place("f" * 64, 0, 1))
 
 
+def test_a_study_that_has_not_begun_has_no_round_to_speak_of(make_engine):
+    made = make_engine()
+    made.create(STUDY.canonical())
+    with pytest.raises(WrongPhaseError, match="round 0, attempt 1 is not the current one"):
+        answer_all(made)
+
+
 def test_the_phases_times_are_kept_and_measured(engine, clock):
     clock.now += 3
     answer_all(engine)
@@ -1097,6 +1104,12 @@ def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_
     assert {len(member.why) for member in engine.status("tiny").members} == {1000}
     assert len(engine.status("tiny").why) == 1000
     assert codec.to_wire(engine.statuses()[0]).ByteSize() < 10_000
+
+
+def test_what_is_stored_of_an_end_is_a_sentence_too(engine, tmp_path):
+    engine.abort_study("tiny", "y" * 4000)
+    (stored,) = Store.in_folder(tmp_path).load()
+    assert len(stored.why) == 1000
 
 
 def test_an_engine_whose_clock_gets_no_turn_counts_as_stuck(engine, monkeypatch):

@@ -26,10 +26,13 @@ from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.rings.rings import ckks_public
+from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.layout import sealed_values
+from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos import chunks, codec
+from protos.checkpoints import Cosigned
 from protos.messages import (
     MAX_CHUNK,
     MAX_MESSAGE,
@@ -292,11 +295,8 @@ def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gat
 
     call = silo.silo.Upload.future(messages())
     wait_for(lambda: silo.stored(header) == (CHUNK, False))
-    waiting = silo.silo.Witness.future(silo_pb2.WitnessRequest(hold_seconds=0.5))
     with authority.revoked(f"fedward://silo/{silo.name}"):
         go_on.set()
-        with refused(Code.PERMISSION_DENIED, "was revoked as of"):
-            waiting.result(timeout=300)
         with refused(Code.PERMISSION_DENIED, f"the certificate of fedward://silo/{silo.name} was revoked as of"):
             call.result(timeout=300)
         with refused(Code.PERMISSION_DENIED, "was revoked as of"):
@@ -304,6 +304,25 @@ def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gat
         wait_for(lambda: silo.name not in scene.status().waiting_for)
         (state,) = [one.state for one in scene.status().members if one.silo == silo.name]
         assert state == "away", "nobody waits for it until its time is up"
+
+
+def test_who_is_revoked_while_it_waits_gets_no_answer(server, authority, gathering):
+    silo, place, _ = gathering
+    silo.do(silo.poll())
+    mine, hold = signed(stated(silo, 1), silo.credential), 2.0
+    waiting = [
+        silo.silo.Poll.future(silo_pb2.PollRequest(session=silo.session, hold_seconds=hold)),
+        silo.silo.Witness.future(silo_pb2.WitnessRequest(hold_seconds=hold)),
+        silo.silo.Countersign.future(
+            silo_pb2.CountersignRequest(place=codec.to_wire(place), statement=codec.to_wire(mine), hold_seconds=hold)
+        ),
+    ]
+    for bells in (server.engine.bells, server._cosigning.requests, server._cosigning.answers):
+        wait_for(lambda bells=bells: silo.name in bells._listening)
+    with authority.revoked(f"fedward://silo/{silo.name}"):
+        for call in waiting:
+            with refused(Code.PERMISSION_DENIED, "was revoked as of"):
+                call.result(timeout=300)
 
 
 def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
@@ -393,6 +412,19 @@ def test_a_ledger_is_cosigned_by_the_coordinator_and_another_silo(scene, authori
     assert signers == ["fedward://coordinator/hub", f"fedward://silo/{silos[1].name}"]
     assert both.peer == latest(silos[0])[1]
     assert latest(silos[1]) == []
+
+
+def test_a_ledger_s_statement_waits_for_another_silo_and_not_longer(scene):
+    place, (silo, other, _) = scene.gathering(Tensor.COUNTS), scene.silos.values()
+    mine = signed(stated(silo, 3), silo.credential)
+    alone = cosign(silo, place, mine, 0.2)
+    assert (alone.coordinator.stated.checkpoint, alone.peer) == (mine.checkpoint, None)
+    request = silo_pb2.CountersignRequest(place=codec.to_wire(place), statement=codec.to_wire(mine), hold_seconds=20)
+    waiting = silo.silo.Countersign.future(request)
+    assert witness(other) == mine
+    witness(other, word := witnessed(mine, other.credential))
+    both = codec.from_wire(Cosigned, waiting.result(timeout=300))
+    assert (both.coordinator.stated, both.peer) == (mine, word)
 
 
 def test_a_ledger_that_goes_back_is_refused_by_its_code(scene):
@@ -494,6 +526,12 @@ def test_an_upload_in_another_s_name(scene, gathering):
     with refused(Code.UNAUTHENTICATED, f"{silo.name} may not ask about an upload of {other}"):
         silo.stored(header)
     assert other in scene.status().waiting_for
+
+
+def test_a_name_that_is_too_long_is_refused_in_a_list_of_them(gathering):
+    silo, place, _ = gathering
+    with refused(Code.INVALID_ARGUMENT, "download.silos: has"):
+        silo.download_all(place, Note.SHARES, None, [silo.name, "x" * 1001])
 
 
 def test_a_signature_over_something_else(scene, gathering):
@@ -849,6 +887,27 @@ def test_a_dispute_ends_the_attempt_by_name(scene, gathering):
     assert scene.status().attempt == 2
     with refused(Code.FAILED_PRECONDITION, "round 0, attempt 1 is not the current one"):
         silo.confirm(place, Task.CONTRIBUTE, Tensor.COUNTS, dispute="data")
+
+
+def test_who_complains_with_a_key_that_opens_nothing_is_the_one_who_lied(scene):
+    scene.play(lambda status: status.phase == "check")
+    silo, other, third = scene.silos.values()
+    work = silo.poll()
+    own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in work.roster)
+    place = work.place
+    attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
+    complaint = ShareComplaint(attempt, other.name, silo.name, bytes(32))
+    said = {"dispute": "recovery", "explanation": "x", "culprit": other.name, "evidence": complaint.evidence}
+    with refused(Code.UNAUTHENTICATED, "does not fit the signed bytes"):
+        silo.confirm(place, Task.CHECK, **said, signature=silo.credential.sign(b"something else"))
+    silo.confirm(place, Task.CHECK, **said, signature=silo.credential.sign(complaint.to_sign()))
+    shown = third.poll()
+    assert (shown.task, shown.complaint.evidence) == (Task.EXAMINE, complaint.evidence)
+    third.confirm(place, Task.EXAMINE, culprit=silo.name)
+    told = (
+        f"{silo.name} complained falsely about {other.name}, as the key of that note shows to everybody; {third.name}"
+    )
+    assert told in scene.status().why
 
 
 def test_an_offer_without_enough_silos_waits_and_goes_on_when_one_calls(make_scene):

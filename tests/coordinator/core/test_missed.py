@@ -49,6 +49,10 @@ def test_each_silo_s_own_seconds_without_a_seat_are_counted_and_no_others(steps)
         assert dict(missed.until(counts)) == {silo: now + LISTED_SECONDS - spent[silo] for silo in without}
 
 
+def test_whoever_is_missed_is_gone_after_thirty_days():
+    assert missed.until((Missed("alder", 0.0, 0.0),)) == (("alder", 30 * 24 * 3600),)
+
+
 @pytest.mark.parametrize(
     "over",
     [None, replace(ROUND, listed=()), replace(ROUND, voiding=(Tensor.COUNTS,))],

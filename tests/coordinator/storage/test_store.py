@@ -266,6 +266,17 @@ def test_a_slot_is_filled_once(store):
     assert store.uploads(STUDY) == (UploadSize(1, 2, Tensor.HEADS, "ckks", "north", 8 << 30),)
 
 
+def test_what_lasted_and_what_was_sent_is_told_of_one_study(store):
+    for study in ("4" * 64, STUDY, "6" * 64):
+        store.create(b"{}", progress(study, f"study-{study[0]}"))
+        times = [PhaseTime(0, 1, "offer", None, int(study[0]))]
+        store.save(start(progress(study, f"study-{study[0]}"), 1.0)[0], times)
+        store.add_content(replace(HEADER, place=Place(study, 1, 2), size=int(study[0])), b"signature")
+    for study in ("4" * 64, STUDY, "6" * 64):
+        assert [one.seconds for one in store.times(study)] == [int(study[0])]
+        assert [one.bytes for one in store.uploads(study)] == [int(study[0])]
+
+
 @pytest.mark.parametrize(
     "other",
     [
