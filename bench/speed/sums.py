@@ -15,13 +15,13 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bench.memory import begin_peak, resident
 from bench.table import Criterion, judge
 from silo_agent.learning.each_record import MOST_ROWS, Rows, sum_records
 from silo_agent.learning.heads.sums import pack, packed_size, second_order_sums, unpack
@@ -110,17 +110,11 @@ def turn(way: str, records: int) -> SumsCost:
     torch.set_num_threads(1)
     cohort = LargeCohort.drawn(records)
     WAYS[way](LargeCohort.drawn(1000))  # libraries are loaded
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    begin_peak()
     before, began = resident("VmRSS"), time.process_time()
     hessian, gradient = WAYS[way](cohort)
     seconds, above = time.process_time() - began, resident("VmHWM") - before
     return SumsCost(seconds, above, np.concatenate([hessian.ravel(), gradient.ravel()]))
-
-
-def resident(name: str) -> float:
-    """MB of this process: `VmRSS` now, `VmHWM` at most since it was cleared."""
-    lines = Path("/proc/self/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
 
 
 def main() -> int:

@@ -29,17 +29,20 @@ def to_grid(x: NDArray[np.float64], step: float, bound: float) -> NDArray[np.int
     return _on_grid(x, step, bound, np.rint)
 
 
-def to_grid_stochastic(x: NDArray[np.float64], step: float, bound: float, stream: KeyStream) -> NDArray[np.int64]:
+def to_grid_stochastic(
+    x: NDArray[np.float64], step: float, bound: float, stream: KeyStream, *, in_place: bool = False
+) -> NDArray[np.int64]:
     """Clamp to [-bound, bound], then round up with the probability of the remainder (unbiased). Any shape.
 
-    Each value takes one 64-bit word of the stream, of which 53 bits decide. Raises `SealError` as `to_grid` does.
+    Each value takes one 64-bit word of the stream, of which 53 bits decide. With `in_place` the integers take the
+    memory of `x`, whose values are gone then. Raises `SealError` as `to_grid` does.
     """
 
     def rounded(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         low = np.floor(scaled)
         return low + ((stream.words64(scaled.size) >> np.uint64(11)) * 2.0**-53 < scaled - low)
 
-    return _on_grid(x, step, bound, rounded)
+    return _on_grid(x, step, bound, rounded, x.reshape(-1).view(np.int64) if in_place else None)
 
 
 def from_grid(integers: NDArray[np.int64], step: float) -> NDArray[np.float64]:
@@ -52,13 +55,14 @@ def _on_grid(
     step: float,
     bound: float,
     rounded: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    out: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Clamp, scale and round chunk by chunk, so that memory does not hold a long vector several times."""
     if not (math.isfinite(step) and math.isfinite(bound) and step > 0 and 0 < bound / step <= _MAX_INTEGER):
         msg = "step and bound of a grid must be positive, with at most 2^52 steps up to the bound; fix the study"
         raise SealError(msg)
     values = np.asarray(x).reshape(-1)
-    integers = np.empty(values.size, dtype=np.int64)
+    integers = np.empty(values.size, dtype=np.int64) if out is None else out
     for begin in range(0, values.size, _CHUNK):
         part = values[begin : begin + _CHUNK].astype(np.float64)
         if np.isnan(part).any():

@@ -217,6 +217,7 @@ def _raw(study: StudyFields) -> Iterator[BrokenRule]:
         ),
         (bool(model.hidden), "model.hidden lists layers; make it an empty list"),
         (model.first_biases > 0, "model.first_biases are those of hidden layers; leave them out"),
+        (model.start != "gram-schmidt", "model.start is about the weights of layers; leave it out"),
         (
             study.encoder_rounds > 0 and not study.composition.joint,
             "the encoder is trained; set encoder.rounds to 0",

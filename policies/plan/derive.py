@@ -126,6 +126,10 @@ def _encoder(known: DraftFacts) -> str:
     return "raw" if known.draft.data.inputs <= WIDEST_RAW else "mlp"
 
 
+def _start(known: DraftFacts) -> str:
+    return "gram-schmidt" if known["model.encoder"] == "raw" else "hadamard"
+
+
 def _representation(known: DraftFacts) -> int:
     if known["model.encoder"] == "raw":
         return known.draft.data.inputs
@@ -240,6 +244,7 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("model.encoder", _encoder),
     ("model.hidden", lambda _: []),
     ("model.representation", _representation),
+    ("model.start", _start),
     ("model.seed", lambda _: 1),
     ("heads.solver", _solver),
     ("heads.pooled_rounds", _pooled_rounds),

@@ -129,8 +129,8 @@ def no_noise_in_empty_batches() -> Iterator[None]:
         return drawn[0]
 
     def noised(self):
-        values = noise(self)
-        return values if len(drawn[0]) else np.zeros_like(values)
+        pieces = noise(self)
+        return pieces if len(drawn[0]) else [map(np.zeros_like, own) for own in pieces]
 
     with patch.object(PatientSampler, "draw", noted), patch.object(PrivateStep, "draw", noised):
         yield

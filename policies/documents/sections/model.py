@@ -134,6 +134,18 @@ class Model(Closed):
     ] = 0.0
     """The hidden layers' first biases lie evenly between this and its negative. With 0 the network starts as an odd
     function of its inputs, and finds squares and products slowly."""
+    start: Annotated[
+        Literal["gram-schmidt", "hadamard"],
+        About(
+            (
+                "how the public first weights are made orthogonal; hadamard: in integers, in a time that grows with"
+                " their number"
+            ),
+            comment="how the public first weights are made orthogonal",
+            change="a layer is wider than 500: `hadamard`, which takes seconds where the other takes minutes",
+            since="0.7",
+        ),
+    ] = "gram-schmidt"
     seed: Annotated[
         int,
         Field(ge=0, lt=2**32),

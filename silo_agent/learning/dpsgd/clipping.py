@@ -20,6 +20,8 @@ _NORM = 2.0**20
 """Norm of a clipped record in steps of the grid. Sixteen records then add up to at most 2^24 in each coordinate, up to
 which float32 holds every integer."""
 _TOGETHER = 16
+_VALUES = 1 << 22
+"""Values of a record that are added at once."""
 _ROW = 64
 """Squares that float32 adds up before float64 goes on."""
 _SLACK = 2.0**-18
@@ -75,7 +77,10 @@ def add_integers(totals: Sequence[torch.Tensor], integers: Sequence[torch.Tensor
     """Add the first `count` records' integers, of `to_integers`, to int64 totals (n,) of each parameter. Exact."""
     for total, part in zip(totals, integers, strict=True):
         for first in range(0, count, _TOGETHER):
-            total.add_(part[first : min(first + _TOGETHER, count)].sum(dim=0).to(torch.int64))
+            rows = part[first : min(first + _TOGETHER, count)]
+            for begin in range(0, len(total), _VALUES):
+                values = slice(begin, begin + _VALUES)
+                total[values].add_(rows[:, values].sum(dim=0).to(torch.int64))
 
 
 def _norms(flat: Sequence[torch.Tensor]) -> torch.Tensor:

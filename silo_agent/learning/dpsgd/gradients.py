@@ -18,6 +18,11 @@ from silo_agent.learning.dpsgd.batches import Batches
 from silo_agent.learning.dpsgd.clipping import StepGrid, add_integers, to_integers
 from silo_agent.learning.terms.term import Batch
 
+
+def _drop_gradient(parameter: torch.Tensor) -> None:
+    parameter.grad = None
+
+
 Latents = NDArray[np.float64]
 """Standard normals (b, k) of a stochastic encoder's records."""
 Losses = Callable[[Batch, Latents | None], torch.Tensor]
@@ -29,6 +34,10 @@ class Gradients:
 
     def __init__(self, hooked: GradSampleModule, losses: Losses, grid: StepGrid, rows: int) -> None:
         self._hooked, self._losses, self._grid, self._rows = hooked, losses, grid, rows
+        for parameter in hooked.parameters():
+            if parameter.requires_grad:
+                # Autograd also makes the gradient of the whole chunk, as large as a record's. Nobody reads it.
+                parameter.register_post_accumulate_grad_hook(_drop_gradient)
 
     def add(
         self,

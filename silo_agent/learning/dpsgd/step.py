@@ -5,7 +5,7 @@ Guarantees that no float is made of a sum before its noise was added. What comes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import nn
 
 from policies.plan.terms import Weighted
 from silo_agent.learning.dpsgd.clipping import StepGrid
-from silo_agent.learning.dpsgd.noise_ahead import Ahead
+from silo_agent.learning.dpsgd.noise_ahead import PIECE, Ahead
 from silo_agent.learning.terms.registry import step_gradient
 
 
@@ -42,26 +42,36 @@ class PrivateStep:
         self._terms, self._starts = tuple(terms), [(one, one.detach().clone()) for one in drawn] if terms else []
         self.totals = [torch.zeros(one.numel(), dtype=torch.int64, device=one.device) for one in self.params]
 
-    def draw(self) -> NDArray[np.int64] | None:
-        """Noise for every trained value, (n,), in the order of the parameters; None if the release has none."""
-        return None if self._noise is None else self._noise.take()
+    def draw(self) -> list[Iterator[NDArray[np.int64]]] | None:
+        """Noise for every trained value: of each parameter in pieces, to be read in order. None if there is none."""
+        return None if self._noise is None else [self._noise.take(len(total)) for total in self.totals]
 
     def take(self) -> None:
-        """Take the step, and begin the next sum at zero."""
-        noise, first = self.draw(), 0
-        for parameter, total in zip(self.params, self.totals, strict=True):
-            if noise is not None:
-                total.add_(torch.from_numpy(noise[first : first + len(total)]).to(total.device))
-            first += len(total)
-            # What the noise covers ends here. The rest reads noised integers and public constants.
-            parameter.grad = (total.double() * self._worth).to(parameter.dtype).view_as(parameter)
-            total.zero_()
-        for parameter, start in self._starts:
-            own = step_gradient(self._terms, parameter.detach(), start)
-            if own is not None and parameter.grad is not None:
-                parameter.grad.add_(own)
+        """Take the step, parameter by parameter, and begin the next sum at zero.
+
+        Raises LookupError, and moves nothing, if there is no noise left for the step.
+        """
+        drawn = self.draw() or [iter(())] * len(self.totals)
         rate = next(self._rates)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        starts = {id(parameter): start for parameter, start in self._starts}
+        for parameter, total, pieces in zip(self.params, self.totals, drawn, strict=True):
+            first = 0
+            for noise in pieces:
+                total[first : first + len(noise)].add_(torch.from_numpy(noise).to(total.device))
+                first += len(noise)
+            # What the noise covers ends here. The rest reads noised integers and public constants.
+            parameter.grad = torch.empty_like(parameter)
+            flat = parameter.grad.view(-1)
+            for begin in range(0, len(total), PIECE):
+                part = slice(begin, begin + PIECE)
+                flat[part] = total[part].double() * self._worth
+            total.zero_()
+            if id(parameter) in starts:
+                own = step_gradient(self._terms, parameter.detach(), starts[id(parameter)])
+                if own is not None:
+                    parameter.grad.add_(own)
+            # The optimizer moves what has a gradient, and only one parameter has one at a time: a network may be large.
+            self._optimizer.step()
+            self._optimizer.zero_grad()

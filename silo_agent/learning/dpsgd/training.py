@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -199,19 +199,22 @@ def train_encoder(training: Training, *, mode: Mode, entropy: Entropy, log: Log 
     key = entropy.bytes(32)
     run = _Run(training, StepGrid.of(plan.clip, release.noise), key)
     sampler = PatientSampler(training.records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
-    start = flatten(run.trained)
     with steady_kernels(run.device), _noise(key, run.grid, release, run.trained.moving) as noise:
-        gradients = run.gradients()
-        drawn = run.trained.uploaded(plan, training.kept)
-        own = terms.of_steps(plan)
-        step = PrivateStep(run.optimizer, run.grid, plan.batch_size, noise, training.rates, terms=own, drawn=drawn)
-        for _ in range(release.count):
-            gradients(step.totals, sampler.draw())
-            step.take()
+        _take_steps(run, training, sampler, noise)
     run.hooked.remove_hooks()
     if log is not None:
         log.info("encoder trained", steps=release.count)
-    return _update(run.trained, start, plan)
+    return _update(run.trained, _parameters(training), plan)
+
+
+def _take_steps(run: _Run, training: Training, sampler: PatientSampler, noise: Ahead | None) -> None:
+    """What only the steps need is gone when they have been taken: the sums of a large network are large."""
+    plan, gradients = training.plan, run.gradients()
+    drawn, own = run.trained.uploaded(plan, training.kept), terms.of_steps(plan)
+    step = PrivateStep(run.optimizer, run.grid, plan.batch_size, noise, training.rates, terms=own, drawn=drawn)
+    for _ in range(training.release.count):
+        gradients(step.totals, sampler.draw())
+        step.take()
 
 
 def sum_gradients(training: Training, *, entropy: Entropy) -> NDArray[np.int64]:
@@ -241,23 +244,21 @@ class _Run:
             msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
             raise LearningError(msg)
         self.device, self.grid = torch.device(training.device), grid
-        heads = training.heads[: training.joint]
-        parts, examined = (
-            (copy.deepcopy(encoder), copy.deepcopy(prior), TrainedHeads(heads) if training.joint else None)
-            for _ in range(2)
-        )
-        self.trained = _Trained(*parts, heads_alone=training.heads_alone).to(self.device).train()
-        self.hooked, self.optimizer = _prepare(self.trained, plan)
-        self._untrained = _Trained(*examined, heads_alone=training.heads_alone)
         self._training = training
+        heads = TrainedHeads(training.heads[: training.joint]) if training.joint else None
+        parts = copy.deepcopy(encoder).requires_grad_(), copy.deepcopy(prior), heads
+        self.trained = _Trained(*parts, heads_alone=training.heads_alone).to(self.device).train()
+        self.optimizer = _optimizer(self.trained, plan)
+        images = None if training.records.images is None else training.records.images.shape
+        kind = InputKind(training.records.inputs.shape[1], images, training.family)
+        with steady_kernels(self.device):
+            self._rows = _steady_rows(self.trained, plan, kind, self.device)
+        self.hooked = GradSampleModule(self.trained, loss_reduction="sum")
         self._latent = KeyStream(key, b"dpsgd latent")
 
     def gradients(self) -> Callable[[Sequence[torch.Tensor], NDArray[np.int64]], None]:
         """What adds the integers of a step's records to totals. To be called, and used, among `steady_kernels`."""
-        training, plan, records = self._training, self._training.plan, self._training.records
-        images = None if records.images is None else records.images.shape
-        kind = InputKind(records.inputs.shape[1], images, training.family)
-        rows = _steady_rows(self._untrained, plan, kind, self.device)
+        training, plan, records, rows = self._training, self._training.plan, self._training.records, self._rows
         each = Gradients(self.hooked, lambda batch, own: _losses(self.trained, batch, plan, own), self.grid, rows)
         batches = Batches(
             records, training.heads, training.domain_weights, training.family, device=self.device, rows=rows
@@ -297,7 +298,8 @@ def _require_accountable(study: Study, joint: int, device: torch.device | str, *
     rng = np.random.default_rng(0)
     make_up_weights(trained, rng)
     batch, latent = made_up(trained.encoder, next(trained.parameters()), InputKind.of(data), rng)
-    hooked, optimizer = _prepare(trained, study.encoder)
+    optimizer = _optimizer(trained, study.encoder)
+    hooked = GradSampleModule(trained, loss_reduction="sum")
 
     def losses(part: slice) -> torch.Tensor:
         return _losses(trained, picked(batch, part), study.encoder, latent[part])
@@ -321,14 +323,13 @@ def _untrained(
     return _Trained(encoder, prior, heads, heads_alone=heads_alone)
 
 
-def _prepare(trained: _Trained, plan: EncoderPlan) -> tuple[GradSampleModule, torch.optim.SGD]:
-    """Gradients by record, and the optimizer of the one step that clips and noises them. Raises `Refused`."""
+def _optimizer(trained: _Trained, plan: EncoderPlan) -> torch.optim.SGD:
+    """The optimizer of the one step that clips and noises. Raises `Refused`, also for layers that mix records."""
     examination.require_layers(trained)
-    hooked = GradSampleModule(trained, loss_reduction="sum")
     moved = [parameter for parameter in trained.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(moved, lr=plan.learning_rate, momentum=plan.momentum)
     examination.require_noised(trained, optimizer)
-    return hooked, optimizer
+    return optimizer
 
 
 @contextmanager
@@ -338,16 +339,19 @@ def _noise(key: bytes, grid: StepGrid, release: Release, values: int) -> Iterato
         yield None
         return
     law, stream = RoundedGaussian(grid.sigma), KeyStream(key, b"dpsgd noise")
-    with Ahead(lambda: law.draw(stream, values), release.count) as ahead:
+    with Ahead(lambda count: law.draw(stream, count), values, release.count) as ahead:
         yield ahead
 
 
 def _steady_rows(untrained: _Trained, plan: EncoderPlan, kind: InputKind, device: torch.device) -> int:
     """Rows of a chunk, from public constants; one if the rows of a chunk were not steady.
 
-    Examines a copy of the network with made-up weights, once in a process for each kind of network.
+    Examines a copy of the network with made-up weights, once in a process for each kind of network. A record that is
+    alone in its chunk has nobody beside it, so that needs no examination.
     """
     rows = _rows(untrained, plan)
+    if rows == 1:
+        return rows
     seen = (repr(untrained), _losses, terms.of_upload(plan), kind.inputs, kind.image, kind.family.form)
     examined = (*seen, rows, str(device), torch.get_num_threads())
     if examined not in _EXAMINED:
@@ -426,14 +430,30 @@ def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[
     return record_losses(terms.of_upload(plan), Seen(batch, phi, moments))
 
 
-def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) -> EncoderUpdate:
-    end = flatten(trained)
-    delta = end.astype(np.float64) - start
-    if trained.prior is not None and plan.prior == "local":
-        kept = [np.full(len(flatten(part)), part is not trained.prior) for part in trained.children()]
-        delta = delta[np.concatenate(kept)]
-    bound = plan.max_update
-    vector = np.clip(np.nan_to_num(delta, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
+def _parameters(training: Training) -> Iterator[nn.Parameter]:
+    """The weights before the steps, in the order of those of `_Trained`."""
+    yield from training.encoder.parameters()
+    if isinstance(training.prior, Prior):
+        yield from training.prior.parameters()
+    if training.joint:
+        yield from TrainedHeads(training.heads[: training.joint]).parameters()
+
+
+def _update(trained: _Trained, starts: Iterable[nn.Parameter], plan: EncoderPlan) -> EncoderUpdate:
+    """What the steps changed, tensor by tensor: a network may be large."""
+    own = trained.prior
+    stays = {id(one) for one in own.parameters()} if own is not None and plan.prior == "local" else set()
+    vector, bound, first = np.zeros(sum(one.numel() for one in trained.parameters())), plan.max_update, 0
+    for parameter, start in zip(trained.parameters(), starts, strict=True):
+        if id(parameter) in stays:
+            continue
+        change = vector[first : first + parameter.numel()]
+        change[:] = parameter.detach().cpu().numpy().ravel()
+        change -= start.detach().cpu().numpy().ravel()
+        np.nan_to_num(change, copy=False, nan=0.0, posinf=bound, neginf=-bound)
+        np.clip(change, -bound, bound, out=change)
+        first += len(change)
+    vector = vector[:first]
     prior = None
     if trained.prior is not None:
         own = trained.prior

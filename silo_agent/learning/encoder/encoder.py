@@ -11,7 +11,8 @@ release anyway. The start is a pure function of the public seed, bit-identical o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +27,7 @@ from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.draws import public_draws
-from silo_agent.learning.encoder.orthonormal import gram_schmidt
+from silo_agent.learning.encoder.first_weights import even, orthogonal
 from silo_agent.learning.encoder.random_features import Beside, longest, raw_scale
 
 MIN_DEVIATION = 1e-3
@@ -154,7 +155,8 @@ class Encoder(nn.Module):
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
     """An encoder at the common start, from `model.seed`: the image network's start, then orthogonal weights.
 
-    The hidden layers' biases are even in +-`model.first_biases`, all others 0.
+    `model.start` says how these are made (`first_weights`). The hidden layers' biases are even in
+    +-`model.first_biases`, all others 0.
 
     The last layer's weights are orthogonal times `model.gain`. In the layer that joins image and record, each of the
     two has its own orthogonal weights. In one common matrix, the many image features would leave almost no weight for
@@ -172,10 +174,10 @@ def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encode
             # means alone would not be orthogonal, and information of the inputs would be lost.
             rows = model.representation if last else layer.out_features
             blocks = (layer.in_features,) if layer is not linears[0] else (data.inputs, layer.in_features - data.inputs)
-            start = _blocks(generator, rows, blocks) * (model.gain if last else 1.0)
+            start = orthogonal(generator, rows, blocks, model.start) * (model.gain if last else 1.0)
             layer.weight[:rows].copy_(torch.from_numpy(start.astype(np.float32)))
             if model.first_biases and not last:
-                biases = model.first_biases * _even(generator, layer.out_features)
+                biases = model.first_biases * even(generator, layer.out_features)
                 layer.bias.copy_(torch.from_numpy(biases.astype(np.float32)))
     return encoder
 
@@ -239,36 +241,35 @@ def _filled(values: torch.Tensor, rows: int) -> torch.Tensor:
 def flatten(module: nn.Module) -> NDArray[np.float32]:
     """All parameters as one vector, in the order of `named_parameters` (layer by layer, weight before bias)."""
     parts = [parameter.detach().cpu().numpy().ravel() for _, parameter in module.named_parameters()]
-    return np.concatenate([np.zeros(0, np.float32), *parts]).astype(np.float32)
+    return np.concatenate([np.zeros(0, np.float32), *parts]).astype(np.float32, copy=False)
 
 
 def unflatten(module: nn.Module, vector: NDArray[np.float32]) -> None:
     """Inverse of `flatten`, in place. Raises ValueError for another length."""
+    with torch.no_grad():
+        for parameter, part in _parts(module, vector):
+            parameter.copy_(torch.tensor(part, dtype=torch.float32))
+
+
+def view(module: nn.Module, vector: NDArray[np.float32]) -> None:
+    """The same without a copy: the parameters lie in the vector's memory, and are not trained.
+
+    Raises ValueError for another length.
+    """
+    for parameter, part in _parts(module, vector):
+        with warnings.catch_warnings():
+            # The vector may not be written to. Nobody does: parameters that are not trained are only read and copied.
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+            parameter.requires_grad = False
+            parameter.set_(torch.from_numpy(part))  # type: ignore[call-overload]
+
+
+def _parts(module: nn.Module, vector: NDArray[np.float32]) -> Iterator[tuple[nn.Parameter, NDArray[np.float32]]]:
     parameters = list(module.parameters())
     if vector.shape != (sum(parameter.numel() for parameter in parameters),):
         msg = f"{sum(parameter.numel() for parameter in parameters)} weights were expected, {vector.shape} came"
         raise ValueError(msg)
     start = 0
-    with torch.no_grad():
-        for parameter in parameters:
-            part = vector[start : start + parameter.numel()].reshape(parameter.shape)
-            parameter.copy_(torch.tensor(part, dtype=torch.float32))
-            start += parameter.numel()
-
-
-def _blocks(generator: np.random.PCG64, rows: int, widths: Iterable[int]) -> NDArray[np.float64]:
-    """Orthogonal matrices side by side, scaled to the size of one. Matrices of width 0 are left out."""
-    blocks = [_orthogonal(generator, rows, width) for width in widths if width]
-    return np.hstack(blocks) / math.sqrt(len(blocks))
-
-
-def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[np.float64]:
-    """A matrix with orthonormal rows (or columns, whichever are fewer), the same on every platform."""
-    count, length = min(rows, columns), max(rows, columns)
-    basis, _ = gram_schmidt(_even(generator, count * length).reshape(count, length))
-    return basis if rows <= columns else basis.T.copy()
-
-
-def _even(generator: np.random.PCG64, count: int) -> NDArray[np.float64]:
-    """Numbers (count,) spread evenly over [-1, 1), the same on every platform."""
-    return (generator.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    for parameter in parameters:
+        yield parameter, vector[start : start + parameter.numel()].reshape(parameter.shape)
+        start += parameter.numel()

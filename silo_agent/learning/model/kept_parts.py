@@ -49,7 +49,7 @@ class PartsChange:
             tables,
             heads[: 0 if recipe.heads == "kept" else None],
         )
-        uploaded = np.concatenate(parts)
+        uploaded = np.concatenate(parts) if recipe.keeps else vector
         return cls(
             uploaded if len(uploaded) else np.zeros(1),
             encoder if recipe.encoder == "kept" else None,

@@ -7,7 +7,9 @@ applied by elementwise float64 arithmetic, so all silos get the same `digest` fr
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,11 +17,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policies.documents.study import Study
+from policies.documents.study import DataSchema, Model, Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
-from silo_agent.learning.encoder.encoder import Encoder, build_encoder, feature_parts, features, flatten, unflatten
+from silo_agent.learning.encoder.encoder import (
+    Encoder,
+    build_encoder,
+    feature_parts,
+    features,
+    flatten,
+    unflatten,
+    view,
+)
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.heads.evidence import Evidence
 from silo_agent.learning.model import files
@@ -33,6 +43,8 @@ _KIND = "shared"
 _ONE_FOR_EACH = 2
 """Dimensions of features that hold one row for each record."""
 _ROUNDING = float(np.finfo(np.float32).eps)
+_PART = 1 << 16
+"""Weights that are moved at once: the sum of a large encoder is turned into floats part by part."""
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a prediction (32 MiB of float64)."""
 
@@ -67,7 +79,7 @@ class SharedModel:
             (self.momentum, (shapes.momentum_values(self.study),), np.float32),
         ]
         for array, size, kind in wanted:
-            if array.shape != size or array.dtype != kind or not np.isfinite(array).all():
+            if array.shape != size or array.dtype != kind or not _is_finite(array):
                 msg = "the model's tensors are not those of its study, or hold a value that is not finite"
                 raise ModelFileError(msg)
             array.setflags(write=False)
@@ -116,7 +128,7 @@ class SharedModel:
     @classmethod
     def fresh(cls, study: Study) -> Self:
         """The same, whether or not the study continues another one. Its shapes are the study's in both cases."""
-        encoder = flatten(build_encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder)))
+        encoder = _first_weights(study.model, study.data, stochastic=terms.is_stochastic(study.encoder))
         averaged = shapes.prior_values(study) > 0
         prior = np.zeros(0, np.float32)
         if averaged:
@@ -142,6 +154,12 @@ class SharedModel:
         unflatten(encoder, self.encoder)
         return encoder
 
+    def view_encoder(self) -> Encoder:
+        """The same on this model's own memory, which nobody may write to: for whoever copies it before training."""
+        encoder = Encoder(self.study.model, self.study.data, stochastic=terms.is_stochastic(self.study.encoder))
+        view(encoder, self.encoder)
+        return encoder
+
     def build_prior(self) -> Prior | FixedPrior | None:
         """The averaged r(z|y) as a module, its start if the study keeps it local, or the fixed one. None without."""
         if self.study.encoder.prior == "fixed" and terms.is_stochastic(self.study.encoder):
@@ -158,12 +176,12 @@ class SharedModel:
         kept = self.evidence if evidence is None else evidence.to_array()
         return replace(self, heads=np.array(heads, np.float64), round=round_number, evidence=kept)
 
-    def with_update(self, total: NDArray[np.float64], silos: int) -> Self:
-        """Add the uniform mean of the silos' updates. `total` is the opened sum: the encoder, then the averaged prior.
+    def with_update(self, total: NDArray[np.float64] | NDArray[np.int64], silos: int, unit: float = 1.0) -> Self:
+        """Add the uniform mean of the silos' updates: `total` x `unit` / `silos`.
 
-        Raises ValueError for another length.
+        `total` is the opened sum: the encoder, then the averaged prior. Raises ValueError for another length.
         """
-        return self._moved(total / silos)
+        return self._moved(len(total), lambda part: total[part].astype(np.float64) * unit / silos)
 
     def with_step(self, gradient: NDArray[np.float64], rate: float, round_number: int) -> Self:
         """The model after a round that was a sealed step, with this learning rate.
@@ -176,17 +194,23 @@ class SharedModel:
         if len(momentum):
             going = plan.momentum * momentum.astype(np.float64) + gradient
             momentum = going.astype(np.float32)
-        moved = self._moved(np.clip(-rate * going, -plan.max_update, plan.max_update))
-        return replace(moved, momentum=momentum, round=round_number)
+        change = np.clip(-rate * going, -plan.max_update, plan.max_update)
+        return replace(self._moved(len(change), change.__getitem__), momentum=momentum, round=round_number)
 
-    def _moved(self, change: NDArray[np.float64]) -> Self:
-        """The model with encoder and averaged prior moved. Raises ValueError for another length."""
-        if change.shape != (len(self.encoder) + len(self.prior),):
-            msg = f"an update of {len(self.encoder) + len(self.prior)} values was expected, {change.shape} came"
+    def _moved(self, length: int, change: Callable[[slice], NDArray[np.float64]]) -> Self:
+        """The model with encoder and averaged prior moved, part by part. Raises ValueError for another length."""
+        if length != len(self.encoder) + len(self.prior):
+            msg = f"an update of {len(self.encoder) + len(self.prior)} values was expected, {length} came"
             raise ValueError(msg)
-        moved = np.concatenate([self.encoder, self.prior]).astype(np.float64) + change
-        encoder, prior = np.split(moved.astype(np.float32), [len(self.encoder)])
-        return replace(self, encoder=encoder, prior=prior)
+        moved, first = [], 0
+        for held in (self.encoder, self.prior):
+            after = np.empty_like(held)
+            for begin in range(0, len(held), _PART):
+                part = slice(begin, min(begin + _PART, len(held)))
+                after[part] = held[part].astype(np.float64) + change(slice(first + part.start, first + part.stop))
+            moved.append(after)
+            first += len(held)
+        return replace(self, encoder=moved[0], prior=moved[1])
 
     def features(
         self,
@@ -244,7 +268,7 @@ class SharedModel:
         content = hashlib.sha256(bytes.fromhex(self.study.digest))
         content.update(self.round.to_bytes(8, "little"))
         for array in (self.encoder, self.prior, self.heads, self.evidence, self.momentum):
-            content.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+            content.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).data)
         return content.hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -281,6 +305,19 @@ class SharedModel:
             model = cls.from_bytes(files.read(path))
         files.require_kept(path, model.digest)
         return model
+
+
+@lru_cache(maxsize=1)
+def _first_weights(model: Model, data: DataSchema, *, stochastic: bool) -> NDArray[np.float32]:
+    """The encoder's weights at the common start. It is asked for again: models from elsewhere are held against it."""
+    first = flatten(build_encoder(model, data, stochastic=stochastic))
+    first.setflags(write=False)
+    return first
+
+
+def _is_finite(array: NDArray[np.floating[Any]]) -> bool:
+    flat = array.reshape(-1)
+    return all(np.isfinite(flat[begin : begin + _PART]).all() for begin in range(0, len(flat), _PART))
 
 
 def _tensors(study: Study) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def _training(
 ) -> Training:
     study = setting.study
     return Training(
-        encoder=model.build_encoder(),
+        encoder=model.view_encoder(),
         heads=model.heads,
         records=cohort,
         plan=study.encoder,
@@ -184,7 +184,7 @@ class EncoderUpdates:
                 write_checked(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         setting.log.record(place, release)
         stream = KeyStream(setting.entropy.bytes(KEY_BYTES), b"encoder rounding")
-        return to_grid_stochastic(vector, self._step, plan.max_update, stream)
+        return to_grid_stochastic(vector, self._step, plan.max_update, stream, in_place=True)
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Nothing: `dpsgd.training.require_accountable` has trained on made-up records when the learner was made."""
@@ -207,24 +207,26 @@ class EncoderUpdates:
         sd = reach * grid.unit * grid.sigma * math.sqrt(release.count * silos)
         # A step's noise is rounded down, and the update at random.
         rounding = silos * (self._step + release.count * reach * grid.unit)
-        values = from_grid(total, self._step)
-        Judge(release.tensor, sd, rounding, patients.clamp).within_reach(values, reach * plan.clip * drawn, patients)
+        # In steps of the grid, as the sum is: an encoder's sum is long.
+        judge = Judge(release.tensor, sd / self._step, rounding / self._step, patients.clamp)
+        judge.within_reach(total, reach * plan.clip * drawn / self._step, patients)
 
     def open(self, _release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """Add the uniform mean of the silos' updates to the shared encoder, and to heads that were trained with it."""
-        study, values = self._setting.study, from_grid(total, self._step)
+        study = self._setting.study
         recipe, joint = study.composition, shapes.joint_heads(study, place.round)
         own = 0 if recipe.heads == "kept" else joint * model.heads.shape[1]
         if recipe.encoder == "kept":
             # Nobody's encoder moves the shared one, which stays at the public start.
-            shared = values[: shapes.prior_values(study)]
-            values = np.concatenate([np.zeros(len(model.encoder)), shared, values[len(values) - own :]])
-        updated = model.with_update(values[: len(values) - own], silos)
+            shared = total[: shapes.prior_values(study)]
+            total = np.concatenate([np.zeros(len(model.encoder), np.int64), shared, total[len(total) - own :]])
+        updated = model.with_update(total[: len(total) - own], silos, self._step)
         if not own:
             # If heads and encoder alternate, the heads' sum has named the round before.
             updated = replace(updated, round=place.round if joint else model.round)
             return Opened(_orthonormal(updated) if recipe.linear else updated)
-        heads = np.clip(model.heads + values[-own:].reshape(joint, -1) / silos, -HEAD_BOUND, HEAD_BOUND)
+        change = from_grid(total[-own:], self._step).reshape(joint, -1) / silos
+        heads = np.clip(model.heads + change, -HEAD_BOUND, HEAD_BOUND)
         if joint > 1:
             heads = of_large_domains(self._setting, heads, model)
         return Opened(updated.with_heads(heads, place.round))

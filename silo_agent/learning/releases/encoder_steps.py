@@ -38,7 +38,7 @@ class EncoderSteps:
         """This silo's share of one step."""
         setting, plan = self._setting, self._setting.study.encoder
         training = Training(
-            encoder=model.build_encoder(),
+            encoder=model.view_encoder(),
             heads=model.heads,
             records=cohort,
             plan=plan,

@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from silo_agent.learning.errors import SumError
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_PART: Final = 1 << 16
+"""Values of a long sum that are looked at together."""
 _CHANCE: Final = 1e-15
 _MOST_HELD_OUT: Final = 0.5
 """The largest share of its patients that a hospital's policy may hold out."""
@@ -81,24 +84,24 @@ class Judge:
     rounding: float
     clamp: float
 
-    def within(self, values: Floats, most: float) -> None:
+    def within(self, values: Floats | Integers, most: float) -> None:
         """Raise `SumError` unless so many patients can give the vector (d,), each at most 1 in l2."""
         self.inside(values, most)
         length = most + norm_margin(self.sd, values.size) + self.rounding * math.sqrt(values.size)
         self._refuse_if(
-            most < self.clamp and float(np.linalg.norm(values)) > length,
+            most < self.clamp and _norm(values) > length,
             "it is longer than the counted patients can make it",
         )
 
-    def within_reach(self, values: Floats, most: float, patients: MostPatients) -> None:
+    def within_reach(self, values: Floats | Integers, most: float, patients: MostPatients) -> None:
         """The same for vectors that are `most` long in all; nothing if the patients may not all have been counted."""
         if patients.total < self.clamp:
             Judge(self.tensor, self.sd, self.rounding, math.inf).within(values, most)
 
-    def inside(self, values: Floats, most: float) -> None:
+    def inside(self, values: Floats | Integers, most: float) -> None:
         """Raise `SumError` if a value's size is above `most`, noise aside."""
         self._refuse_if(
-            float(np.abs(values).max(initial=0.0)) > most + noise_margin(self.sd, values.size) + self.rounding,
+            _largest(values) > most + noise_margin(self.sd, values.size) + self.rounding,
             "a value exceeds what the counted patients can give",
         )
 
@@ -133,6 +136,18 @@ class Judge:
         if wrong:
             msg = f"the opened {self.tensor} is no sum of honest contributions: {what}"
             raise SumError(msg)
+
+
+def _largest(values: Floats | Integers) -> float:
+    """The largest size of a value, without a copy of the vector."""
+    return max(float(values.max(initial=0)), -float(values.min(initial=0)))
+
+
+def _norm(values: Floats | Integers) -> float:
+    """The l2 norm, without a copy of the vector."""
+    flat = values.reshape(-1)
+    parts = (flat[begin : begin + _PART].astype(np.float64) for begin in range(0, flat.size, _PART))
+    return math.sqrt(math.fsum(float(part @ part) for part in parts))
 
 
 def most_drawn(patients: float, rate: float) -> float:

@@ -61,7 +61,7 @@ def train_plainly(study: Study, training: Training, *, steps: Steps) -> EncoderU
         msg = "the records have no environments, which the study's terms compare; read them by the study's schema"
         raise LearningError(msg)
     heads = training.heads[: training.joint]
-    trained = _Trained(copy.deepcopy(training.encoder), heads).to(training.device).train()
+    trained = _Trained(copy.deepcopy(training.encoder).requires_grad_(), heads).to(training.device).train()
     start = flatten(trained)
     if len(records):
         batch = _batch(training)

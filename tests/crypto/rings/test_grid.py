@@ -38,6 +38,15 @@ def test_grid_points_stay_where_they_are(integers):
     np.testing.assert_array_equal(to_grid_stochastic(x, STEP, BOUND, stream()), integers)
 
 
+@given(arrays(np.float64, st.integers(0, 200_000), elements=st.floats(-5, 5), fill=st.just(0.3)))
+def test_in_place_the_integers_are_the_same_and_take_the_values_memory(x):
+    apart, held = to_grid_stochastic(x, STEP, BOUND, stream()), x.copy()
+    integers = to_grid_stochastic(held, STEP, BOUND, stream(), in_place=True)
+    np.testing.assert_array_equal(integers, apart)
+    assert integers.dtype == np.int64
+    assert np.shares_memory(integers, held) or not len(x)
+
+
 def test_stochastic_rounding_is_unbiased():
     n = 200_000
     rounded = to_grid_stochastic(np.full(n, 0.3), 1.0, 8.0, stream())

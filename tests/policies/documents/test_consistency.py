@@ -108,6 +108,7 @@ FEDERATED = {
         (RAW | {"encoder.cmi": 0.1}, "leave them out"),
         (RAW | {"personal": {}}, "personal.mmd, personal.cosine and personal.mmd_d compare what encoders give"),
         (RAW | {"model.first_biases": 1}, "model.first_biases are those of hidden layers"),
+        (RAW | {"model.start": "hadamard"}, "model.start is about the weights of layers; leave it out"),
         (RAW | {"model.skip": True}, "with model.encoder raw the heads read them anyway; leave it out"),
         ({"model.random_features": 8}, "set model.skip to true, or model.encoder to raw"),
         (SCANS | {"model.skip": True}, "data.features is empty"),

@@ -35,6 +35,7 @@ def test_few_patients_read_the_inputs_themselves():
 def test_more_inputs_than_a_representation_holds_pass_through_an_encoder():
     few, many = derived(inputs=300), derived(inputs=300, patients=(20_000,))
     assert few["model"]["encoder"] == many["model"]["encoder"] == "mlp"
+    assert few["model"]["start"] == many["model"]["start"] == "hadamard"
     assert (few["encoder"]["rounds"], many["encoder"]["rounds"]) == (0, 2)
 
 

@@ -75,6 +75,14 @@ def test_a_network_whose_rows_move_each_other_is_trained_one_record_at_a_time(ma
     assert training._steady_rows(network, study.encoder, InputKind.of(study.data), torch.device("cpu")) == 1
 
 
+def test_a_network_of_which_memory_holds_one_row_is_not_examined(make_study, monkeypatch):
+    study = make_study()
+    network = training._untrained(study.model, study.data, study.encoder)
+    monkeypatch.setattr(training, "PART_BYTES", 1)
+    monkeypatch.setattr(training, "_is_steady", None)
+    assert training._steady_rows(network, study.encoder, InputKind.of(study.data), torch.device("cpu")) == 1
+
+
 def test_rows_follow_from_public_constants(make_study):
     def rows(batch_size, **model):
         study = make_study(**model)

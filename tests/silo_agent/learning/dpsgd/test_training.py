@@ -274,10 +274,17 @@ def watched(monkeypatch, study, records):
     with monkeypatch.context() as patch:
         for kind, method, note in (
             (training.PatientSampler, "draw", lambda _, rows: drawn.append(rows)),
-            (PrivateStep, "draw", lambda _, noise: noises.append(noise)),
             (PrivateStep, "take", lambda self, _: left.append(flat(self.params))),
         ):
             patch.setattr(kind, method, noted(getattr(kind, method), note))
+        draw = PrivateStep.draw
+
+        def seen(self):
+            pieces = [list(own) for own in draw(self)]
+            noises.append(np.concatenate([piece for own in pieces for piece in own]))
+            return [iter(own) for own in pieces]
+
+        patch.setattr(PrivateStep, "draw", seen)
         update = train(study, records, steps=7).vector
     return drawn, noises, left, update
 

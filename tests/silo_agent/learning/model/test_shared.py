@@ -1,3 +1,6 @@
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ from policies.plan import shapes
 from policies.plan.release import plan
 from silo_agent.learning.encoder import encoder as encoders
 from silo_agent.learning.encoder.draws import public_draws
-from silo_agent.learning.encoder.encoder import build_encoder, flatten
+from silo_agent.learning.encoder.encoder import build_encoder, flatten, view
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
 from silo_agent.learning.model import shared as module
@@ -32,6 +35,46 @@ def test_the_start_is_common_and_a_step_is_the_uniform_mean(make_study, cmi, pri
         np.testing.assert_array_equal(flatten(moved.build_prior()), moved.prior)
     with pytest.raises(ValueError, match="values was expected"):
         start.with_update(total[1:], 4)
+
+
+def test_an_opened_sum_of_integers_moves_the_model_as_its_values_do(make_study, monkeypatch):
+    start = SharedModel.start(make_study(cmi=0.1))
+    integers = np.random.default_rng(0).integers(-(2**40), 2**40, len(start.encoder) + len(start.prior))
+    moved = start.with_update(integers * 2.0**-41, 3)
+    monkeypatch.setattr(module, "_PART", 7)
+    assert start.with_update(integers, 3, 2.0**-41).digest == moved.digest
+
+
+def test_the_start_is_computed_once(make_study, monkeypatch):
+    study = make_study(seed=4)
+    first = SharedModel.start(study).encoder
+    monkeypatch.setattr(module, "build_encoder", None)
+    assert SharedModel.fresh(study).encoder is first
+
+
+def test_a_model_s_own_memory_is_lent_for_reading(make_study):
+    model = SharedModel.start(make_study())
+    lent = model.view_encoder()
+    assert all(np.shares_memory(one.detach().numpy(), model.encoder) for one in lent.parameters())
+    assert not any(one.requires_grad for one in lent.parameters())
+    np.testing.assert_array_equal(flatten(lent), model.encoder)
+    before, copied = model.digest, copy.deepcopy(lent)
+    with torch.no_grad():
+        for one in copied.parameters():
+            one.add_(1.0)
+    assert model.digest == before
+    with pytest.raises(ValueError, match="weights were expected"):
+        view(lent, model.encoder[1:])
+
+
+@pytest.mark.parametrize("at", [0, 6, 7, -1])
+def test_a_value_that_is_not_finite_is_found_in_every_part(make_study, monkeypatch, at):
+    start = SharedModel.start(make_study())
+    monkeypatch.setattr(module, "_PART", 7)
+    encoder = start.encoder.copy()
+    encoder[at] = np.inf
+    with pytest.raises(ModelFileError, match="not finite"):
+        replace(start, encoder=encoder)
 
 
 def test_a_sealed_step_goes_against_the_gradient_and_no_weight_further_than_it_may(make_study):

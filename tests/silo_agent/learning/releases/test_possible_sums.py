@@ -11,6 +11,7 @@ from policies.plan import shapes
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.learning.errors import SumError
+from silo_agent.learning.releases import possible_sums
 from silo_agent.learning.releases.noising import SumGrid
 from silo_agent.learning.releases.possible_sums import Judge, MostPatients, most_drawn, noise_margin, norm_margin
 from support.local_federation import LocalFederation, write_patients
@@ -137,6 +138,16 @@ def test_unit_terms_and_their_noise_are_never_refused(values, patients, sd, seed
     terms /= np.maximum(np.linalg.norm(terms, axis=1, keepdims=True), 1e-12)
     vector = terms.sum(axis=0) + rng.normal(0.0, 1.0, values) * sd + rng.uniform(-0.001, 0.001, values)
     Judge("heads", sd, 0.001, 1e9).within(vector, float(patients))
+
+
+@given(st.integers(1, 400), st.integers(0, 2**32 - 1))
+def test_a_long_sum_of_integers_is_judged_as_its_values_are(values, seed):
+    sums = np.random.default_rng(seed).integers(-(2**40), 2**40, values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(possible_sums, "_PART", 16)
+        length, largest = possible_sums._norm(sums), possible_sums._largest(sums)
+    assert length == pytest.approx(np.linalg.norm(sums.astype(float)), rel=1e-12)
+    assert largest == np.abs(sums).max()
 
 
 def test_what_is_a_little_longer_than_all_patients_can_make_it_is_refused():
