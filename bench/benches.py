@@ -178,6 +178,14 @@ BENCHES: Final = (
         _ONE_CORE,
     ),
     Bench(
+        "encoder-scale",
+        "bench.speed.encoder_scale",
+        "Encoders of 1, 10 and 100 million weights: start, steps, sealing and move; time, and memory a weight",
+        "3 minutes",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "mmd",
         "bench.speed.mmd",
         "An MK-MMD step with 19 kernels beside one computation for each kernel",
