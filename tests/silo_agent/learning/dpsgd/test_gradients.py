@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
+from opacus.grad_sample import GradSampleModule
 
 from policies.plan.release import encoder_release
 from silo_agent.data.images import Images
 from silo_agent.learning.dpsgd import gradients, training
 from silo_agent.learning.dpsgd.batches import Batches
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import Training, train_encoder
 from silo_agent.learning.encoder.encoder import build_encoder
@@ -63,6 +66,21 @@ def watched(monkeypatch):
 
     monkeypatch.setattr(Batches, "take", taken)
     return present
+
+
+def test_a_pass_that_is_cut_short_leaves_nothing_of_its_records(make_study, make_records):
+    study, records = make_study(), make_records(4)
+    hooked = GradSampleModule(training._untrained(study.model, study.data, study.encoder), loss_reduction="sum")
+
+    def cut(batch, _):
+        hooked._module.encoder(batch.x)
+        raise ValueError
+
+    each = gradients.Gradients(hooked, cut, StepGrid.of(1.0, 0.0), 4)
+    batches = Batches(records, np.zeros((3, 5)), np.ones(3), family_of(2), device=torch.device("cpu"), rows=4)
+    with pytest.raises(ValueError):  # noqa: PT011  # the one above
+        each.by_record(batches.take(np.arange(4)), None)
+    assert not any(module.__dict__.get("activations") for module in hooked.modules())
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -1,4 +1,5 @@
 import threading
+import time
 from itertools import count
 
 import numpy as np
@@ -54,6 +55,35 @@ def test_whatever_is_taken_at_once_the_values_are_those_that_were_made(values, v
                 assert ready <= min(16, values) + 2 * min(8, values), "little more than may lie ready"
     assert found == list(range(values * vectors))
     assert sizes == [min(8, values - begin) for _ in range(vectors) for begin in range(0, values, 8)]
+
+
+def test_one_piece_is_made_at_a_time_because_all_come_from_one_stream(monkeypatch):
+    monkeypatch.setattr(noise_ahead, "PIECE", 1)
+    making = threading.Lock()
+
+    def make(size):
+        assert making.acquire(blocking=False)
+        time.sleep(0.001)
+        making.release()
+        return np.zeros(size, np.int64)
+
+    with Ahead(make, 20, 2) as ahead:
+        assert taken(ahead, 40) == [0] * 40
+
+
+def test_what_nobody_will_take_is_not_made(monkeypatch):
+    monkeypatch.setattr(noise_ahead, "PIECE", 1)
+    made, goes_on = [], threading.Event()
+
+    def make(size):
+        made.append(size)
+        goes_on.wait(30)
+        return np.zeros(size, np.int64)
+
+    threading.Timer(0.2, goes_on.set).start()
+    with pytest.raises(ZeroDivisionError), Ahead(make, 9, 1):
+        raise ZeroDivisionError
+    assert len(made) <= 1, "eight more were asked for"
 
 
 def test_pieces_are_whole_chunks_of_the_sampler():
