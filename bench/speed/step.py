@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class TimedNetwork:
     model: dict[str, Any]
     inputs: int = 0
     image: dict[str, Any] | None = None
+    most: tuple[float, float] | None = None
+    """Times plain torch that a step may take at most, without noise and with it."""
 
 
 NETWORKS: Final = {
@@ -63,6 +65,14 @@ NETWORKS: Final = {
         1,
         {"encoder": "resnet18", "hidden": [], "representation": 32},
         image={"column": "scan", "channels": 3, "height": 64, "width": 64},
+        most=(6.0, 8.0),
+    ),
+    "mlp of 2.26 M": TimedNetwork(64, 5, {"hidden": [1400, 600], "representation": 30}, inputs=1000, most=(5.0, 6.0)),
+    "resnet18 at 224": TimedNetwork(
+        16,
+        1,
+        {"encoder": "resnet18", "hidden": [], "representation": 32},
+        image={"column": "scan", "channels": 3, "height": 224, "width": 224},
     ),
 }
 
@@ -105,9 +115,21 @@ def main() -> int:
             Criterion(f"{name}: {way}", "shown", f"{1000 * seconds_:.1f} ms a step", met=True)
             for way, seconds_ in least.items()
         ]
+        figures += list(_beside(name, NETWORKS[name], least))
     if not given.device.startswith("cuda"):
         figures.append(Criterion("on a GPU", "shown", "not run: no CUDA device was chosen", met=True))
     return judge("step", figures, details)
+
+
+def _beside(name: str, network: TimedNetwork, least: Mapping[str, float]) -> Iterator[Criterion]:
+    """A step beside plain torch and beside Opacus as shipped."""
+    if network.most is None:
+        return
+    for way, most in zip(("without noise", "with noise"), network.most, strict=True):
+        times = least[way] / least["plain torch"]
+        yield Criterion(f"{name}: {way} / plain torch", f"<= {most:g}", f"{times:.1f}", times <= most)
+    times = least["with noise"] / least["Opacus as shipped"]
+    yield Criterion(f"{name}: with noise / Opacus as shipped", "<= 1", f"{times:.2f}", times <= 1.0)
 
 
 def measured(network: TimedNetwork, device: str, steps: int) -> dict[str, list[float]]:
