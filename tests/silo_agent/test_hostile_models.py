@@ -161,7 +161,7 @@ def test_heads_that_overflow_for_one_patient_do_not_take_the_others_away(learner
 def summed(model, records):
     """The clipped gradients of all records over everything that is trained, added up: float64 (weights,)."""
     sums = []
-    step, unit = PrivateStep.take, clipping.StepGrid.of(model.study.encoder.clip, 0.0).unit
+    step, unit = PrivateStep.take, clipping.StepGrid.fine(model.study.encoder.clip, 0.0).unit
 
     def noted(self):
         sums.append(np.concatenate([total.numpy() * unit for total in self.totals]))
@@ -216,7 +216,7 @@ def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
         clipping.StepGrid.of(clip, 1.0),
         [torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)],
     )
-    clipping.add_integers(totals, clipping.to_integers(gradients, grid), 3)
+    clipping.add_integers(totals, clipping.to_integers(gradients, grid), 3, grid)
     found = np.concatenate([total.numpy() for total in totals]).tolist()
     assert sum(value**2 for value in found) <= 2**40
     if not np.isfinite(size):

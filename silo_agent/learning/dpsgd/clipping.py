@@ -8,7 +8,8 @@ addition and no other record changes a sum. So adding or removing a record moves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +20,12 @@ from silo_agent.learning.dpsgd.rounded_gaussian import LEAST_SIGMA, MOST_SIGMA
 _NORM = 2.0**20
 """Norm of a clipped record in steps of the grid. Sixteen records then add up to at most 2^24 in each coordinate, up to
 which float32 holds every integer."""
+_FINE_NORM = 2.0**26
+"""The same where linear layers' gradients are products of two integers: each factor needs bits of its own."""
+_FREE_NORM = 2.0**42
+"""The same without noise, whose deviation is limited by the sampler. A thousand records stay below 2^53."""
+_OUTPUT_BITS = 10
+"""Bits of the norm that the gradients at a layer's output have more than its inputs: they differ more in size."""
 _TOGETHER = 16
 _VALUES = 1 << 22
 """Values of a record that are added at once."""
@@ -44,48 +51,137 @@ class StepGrid:
     sigma: float
     unit: float
     """Worth of the integer 1 in a gradient: clip / norm."""
+    coarse: int
+    """Worth of the integer 1 of a whole gradient, in units: these integers stay within 2^20, and so within float32."""
+    input_steps: int
+    """Integers between 0 and 1 at a linear layer's input."""
 
     @classmethod
-    def of(cls, clip: float, noise: float) -> Self:
-        """The grid for a clip above 0 and a noise of 0 or more.
+    def of(cls, clip: float, noise: float, *, most: float = _NORM) -> Self:
+        """The grid for whole gradients, a clip above 0 and a noise of 0 or more.
 
         A norm of 2^20, or less where the noise is so large that its integers would not fit the sampler.
         """
-        sigma = min(max(noise * _NORM, LEAST_SIGMA), MOST_SIGMA) if noise else 0.0
-        norm = _NORM if noise * _NORM <= MOST_SIGMA else MOST_SIGMA / noise * (1.0 - 2.0**-50)
-        return cls(clip, norm, sigma, clip / norm)
+        sigma = min(max(noise * most, LEAST_SIGMA), MOST_SIGMA) if noise else 0.0
+        norm = most if noise * most <= MOST_SIGMA else MOST_SIGMA / noise * (1.0 - 2.0**-50)
+        bits = math.log2(norm)
+        coarse = 1 << max(0, math.ceil(bits - math.log2(_NORM)))
+        return cls(clip, norm, sigma, clip / norm, coarse, 1 << max(0, int(bits - _OUTPUT_BITS) // 2))
+
+    @classmethod
+    def fine(cls, clip: float, noise: float) -> Self:
+        """The grid for linear layers' gradients as outer products, among others.
+
+        A norm of 2^26, or less as above, or 2^42 without noise.
+        """
+        return cls.of(clip, noise, most=_FINE_NORM if noise else _FREE_NORM)
 
 
-def to_integers(gradients: Sequence[torch.Tensor], grid: StepGrid) -> list[torch.Tensor]:
+def to_integers(gradients: Sequence[torch.Tensor], grid: StepGrid, outer: Collection[int] = ()) -> list[torch.Tensor]:
     """Clip, scale and truncate the gradients of b records, (b, ...) for each parameter; overwrites them.
 
-    Returns integers in float32, (b, n) for each parameter. All of a record's are zero if its gradient is not finite or
-    cannot be brought to the norm.
+    `outer`: places of weights whose gradients are outer products (`outer_products`): there stand a layer's inputs, and
+    at the next place the gradients at its outputs. Returns integers in float32, (b, n) for each part: the record's
+    gradient is these, times `grid.coarse`, and at `outer` their products. All of a record's are zero if its gradient is
+    not finite or cannot be brought to the norm.
     """
     flat = [gradient.reshape(len(gradient), -1) for gradient in gradients]
-    scale = (grid.norm / (_norms(flat) * _ROOM).clamp(min=grid.clip)).to(flat[0].dtype)
-    for part in flat:
-        part.mul_(scale[:, None]).trunc_()
+    whole, pairs = _parted(flat, outer)
+    for inputs, _ in pairs:
+        inputs.mul_(grid.input_steps).round_()
+    lengths = [_lengths(inputs, grid) for inputs, _ in pairs]
+    squares = _norms(whole, flat[0]).square()
+    lost_by_rounding = torch.zeros_like(squares)
+    for (_, outputs), length in zip(pairs, lengths, strict=True):
+        squares += outputs.double().square().sum(dim=1) * length / grid.input_steps**2
+        lost_by_rounding += outputs.shape[1] / 4.0 * length
+    # Half a step in every value of the outputs is what rounding may add to the norm of a record that is cut.
+    cut = (grid.norm - lost_by_rounding.sqrt()).clamp(min=0.0) / (squares.sqrt() * _ROOM)
+    scale = cut.clamp(max=grid.norm / grid.clip)
+    for part in whole:
+        part.mul_((scale / grid.coarse).to(part.dtype)[:, None]).trunc_()
+    for _, outputs in pairs:
+        outputs.mul_((scale / grid.input_steps).to(outputs.dtype)[:, None]).round_()
     # A norm that is not a number fits nothing. Only this check bounds what a record adds, and not the scale above.
-    lost = ~(_norms(flat) * (1.0 + _SLACK) <= grid.norm)
+    lost = ~(_bound(whole, pairs, flat[0], grid) <= grid.norm**2)
     for part in flat:
         part.masked_fill_(lost[:, None], 0.0)
     return flat
 
 
-def add_integers(totals: Sequence[torch.Tensor], integers: Sequence[torch.Tensor], count: int) -> None:
-    """Add the first `count` records' integers, of `to_integers`, to int64 totals (n,) of each parameter. Exact."""
-    for total, part in zip(totals, integers, strict=True):
-        for first in range(0, count, _TOGETHER):
-            rows = part[first : min(first + _TOGETHER, count)]
-            for begin in range(0, len(total), _VALUES):
-                values = slice(begin, begin + _VALUES)
-                total[values].add_(rows[:, values].sum(dim=0).to(torch.int64))
+def add_integers(
+    totals: Sequence[torch.Tensor],
+    integers: Sequence[torch.Tensor],
+    count: int,
+    grid: StepGrid,
+    outer: Collection[int] = (),
+) -> None:
+    """Add the first `count` records' integers, of `to_integers`, to int64 totals (n,) of each parameter. Exact.
+
+    At most 2^10 records.
+    """
+    for place, part in enumerate(integers):
+        if place in outer:
+            inputs, outputs = part[:count].double(), integers[place + 1][:count].double()
+            _add_products(totals[place].view(outputs.shape[1], inputs.shape[1]), inputs, outputs)
+            totals[place + 1].add_((outputs.sum(dim=0) * grid.input_steps).to(torch.int64))
+        elif place - 1 not in outer:
+            _add_whole(totals[place], part[:count], grid.coarse)
 
 
-def _norms(flat: Sequence[torch.Tensor]) -> torch.Tensor:
+def _add_products(total: torch.Tensor, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+    """Add the outer products of integers (b, i) and (b, o) to the total (o, i).
+
+    Each product is at most the grid's norm, so a thousand records stay below 2^53, up to which float64 holds every
+    integer in any order of additions.
+    """
+    together = max(_VALUES // inputs.shape[1], 1)
+    for begin in range(0, len(total), together):
+        part = slice(begin, begin + together)
+        total[part].add_((outputs[:, part].T @ inputs).to(torch.int64))
+
+
+def _add_whole(total: torch.Tensor, part: torch.Tensor, coarse: int) -> None:
+    for first in range(0, len(part), _TOGETHER):
+        rows = part[first : first + _TOGETHER]
+        for begin in range(0, len(total), _VALUES):
+            values = slice(begin, begin + _VALUES)
+            total[values].add_(rows[:, values].sum(dim=0).to(torch.int64), alpha=coarse)
+
+
+def _lengths(inputs: torch.Tensor, grid: StepGrid) -> torch.Tensor:
+    """Squares of the norms of a layer's inputs as integers (b, i), with the bias as one more input, float64 (b,)."""
+    return inputs.double().square().sum(dim=1) + float(grid.input_steps**2)
+
+
+def _parted(
+    flat: Sequence[torch.Tensor], outer: Collection[int]
+) -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+    """Whole gradients, and inputs with the gradients at the outputs."""
+    whole = [part for place, part in enumerate(flat) if place not in outer and place - 1 not in outer]
+    return whole, [(flat[place], flat[place + 1]) for place in sorted(outer)]
+
+
+def _bound(
+    whole: Sequence[torch.Tensor],
+    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    like: torch.Tensor,
+    grid: StepGrid,
+) -> torch.Tensor:
+    """At least the square of every record's norm, float64 (b,).
+
+    Of products it is exact up to 2^53, or above 2^53 with them: sums and products of integers are. Of whole gradients
+    it lies above the square, by `_SLACK`. Beyond 2^53 (without noise) it is within float64's errors.
+    """
+    squares = (_norms(whole, like) * ((1.0 + _SLACK) * grid.coarse)).square()
+    for inputs, outputs in pairs:
+        squares += outputs.double().square().sum(dim=1) * _lengths(inputs, grid)
+    return squares
+
+
+def _norms(flat: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     """The l2 norm of every record over all its parts, float64 (b,), within `_SLACK` if no square underflows."""
-    squares = flat[0].new_zeros(len(flat[0]), dtype=torch.float64)
+    squares = like.new_zeros(len(like), dtype=torch.float64)
     for part in flat:
         whole = part.shape[1] // _ROW * _ROW
         rows = part[:, :whole].reshape(len(part), whole // _ROW, _ROW)

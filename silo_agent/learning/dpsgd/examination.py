@@ -19,6 +19,7 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from policies.refusals import Reason, Refused
+from silo_agent.learning.dpsgd.outer_products import whole_gradients
 
 Losses = Callable[[slice], torch.Tensor]
 """Losses (b,) of a part of the made-up records, by the code that training calls."""
@@ -84,7 +85,7 @@ def require_apart(hooked: GradSampleModule, optimizer: torch.optim.Optimizer, lo
         _refuse_batch("the loss is one number for a batch")
     torch.autograd.backward(together.sum())
     parts = {name: parameter for name, parameter in hooked.named_parameters() if parameter.requires_grad}
-    sampled = {name: getattr(parameter, "grad_sample", None) for name, parameter in parts.items()}
+    sampled = dict(whole_gradients(hooked))
     hooked.disable_hooks()
     for record in range(count):
         alone = losses(slice(record, record + 1))

@@ -16,6 +16,7 @@ from opacus.grad_sample import GradSampleModule
 
 from silo_agent.learning.dpsgd.batches import Batches
 from silo_agent.learning.dpsgd.clipping import StepGrid, add_integers, to_integers
+from silo_agent.learning.dpsgd.outer_products import OuterProducts, outer_weights
 from silo_agent.learning.terms.term import Batch
 
 
@@ -34,6 +35,7 @@ class Gradients:
 
     def __init__(self, hooked: GradSampleModule, losses: Losses, grid: StepGrid, rows: int) -> None:
         self._hooked, self._losses, self._grid, self._rows = hooked, losses, grid, rows
+        self._outer = outer_weights(hooked) if isinstance(hooked, OuterProducts) else frozenset[int]()
         for parameter in hooked.parameters():
             if parameter.requires_grad:
                 # Autograd also makes the gradient of the whole chunk, as large as a record's. Nobody reads it.
@@ -57,7 +59,7 @@ class Gradients:
             self._integers(batches, drawn[:0], None if latent is None else latent[:0])
             self._one_by_one(totals, batches, drawn, latent)
             return
-        add_integers(totals, integers, len(drawn))
+        add_integers(totals, integers, len(drawn), self._grid, self._outer)
 
     def _one_by_one(
         self,
@@ -72,17 +74,21 @@ class Gradients:
                 integers = self._integers(batches, drawn[part], None if latent is None else latent[part])
             except Exception:  # noqa: BLE001, S112  # this record counts as zero; a log would tell of it
                 continue
-            add_integers(totals, integers, 1)
+            add_integers(totals, integers, 1, self._grid, self._outer)
 
     def _integers(self, batches: Batches, drawn: NDArray[np.int64], latent: Latents | None) -> list[torch.Tensor]:
         padded = None
         if latent is not None:
             padded = np.zeros((self._rows, latent.shape[1]))
             padded[: len(latent)] = latent
-        return to_integers(self.by_record(batches.take(drawn), padded), self._grid)
+        return self.to_integers(self.by_record(batches.take(drawn), padded))
+
+    def to_integers(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What `by_record` returned as integers; it is overwritten."""
+        return to_integers(parts, self._grid, self._outer)
 
     def by_record(self, batch: Batch, latent: Latents | None) -> list[torch.Tensor]:
-        """Gradients (rows, ...) of every trained tensor, for a whole chunk."""
+        """Gradients (rows, ...) of every trained tensor, for a whole chunk; of some layers both factors."""
         parameters: Sequence[Any] = [one for one in self._hooked.parameters() if one.requires_grad]
         # The chunk before may have failed while it was forgotten.
         self._forget(parameters)
@@ -93,9 +99,12 @@ class Gradients:
         finally:
             self._forget(parameters)
         return [
-            parameter.new_zeros((self._rows, *parameter.shape)) if sample is None else sample
-            for parameter, sample in zip(parameters, samples, strict=True)
+            parameter.new_zeros((self._rows, *self._shape(place, parameter))) if sample is None else sample
+            for place, (parameter, sample) in enumerate(zip(parameters, samples, strict=True))
         ]
+
+    def _shape(self, place: int, parameter: torch.Tensor) -> torch.Size:
+        return parameter.shape[1:] if place in self._outer else parameter.shape
 
     def _forget(self, parameters: Sequence[Any]) -> None:
         """Remove what Opacus keeps between a forward and a backward pass, of which one may have been cut short."""

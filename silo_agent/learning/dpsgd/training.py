@@ -42,9 +42,10 @@ from silo_agent.data.records import Records
 from silo_agent.learning.dpsgd import examination
 from silo_agent.learning.dpsgd.batches import Batches, InputKind, made_up, make_up_weights, picked
 from silo_agent.learning.dpsgd.chunk_independence import HOSTILE, is_steady, steady_kernels
-from silo_agent.learning.dpsgd.clipping import StepGrid, to_integers
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.gradients import Gradients
 from silo_agent.learning.dpsgd.noise_ahead import Ahead
+from silo_agent.learning.dpsgd.outer_products import OuterProducts, is_outer
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.dpsgd.sampling import PatientSampler
 from silo_agent.learning.dpsgd.schedule import learning_rate
@@ -74,6 +75,8 @@ another way. Of a stochastic encoder 248 rows were not steady on a processor on 
 SEALED_NORM = StepGrid.of(1.0, 0.0).norm
 """l2 norm of a patient's integers in a sealed step, 2^20."""
 _FLOAT = 4
+_FACTORS = 6
+"""Memory of a linear layer's factors, counted in float32: activations, factors, and their integers in float64."""
 _MAPS = 16
 """Memory of a pass through an image network, counted in maps of its largest size. The outputs of all its layers take
 less than ten. In addition, Opacus unfolds one layer's input into nine values for each value."""
@@ -116,8 +119,11 @@ class _Trained(nn.Module):
         heads: TrainedHeads | None = None,
         *,
         heads_alone: bool = False,
+        factored: bool = True,
     ) -> None:
         super().__init__()
+        self.factored = factored
+        """Whether linear layers' gradients by record are kept as factors. Sealed steps have whole ones."""
         self.encoder = encoder
         self.prior = prior if isinstance(prior, Prior) else None
         self.heads = heads
@@ -139,7 +145,12 @@ class _Trained(nn.Module):
 
     def extra_repr(self) -> str:
         """Tell networks apart of which other parts are trained."""
-        return f"moving={self.moving}"
+        return f"moving={self.moving}, factored={self.factored}"
+
+    def hooked(self) -> GradSampleModule:
+        """This network with gradients by record."""
+        kind = OuterProducts if self.factored else GradSampleModule
+        return kind(self, loss_reduction="sum")
 
     @property
     def tables(self) -> Prior | FixedPrior | None:
@@ -197,7 +208,7 @@ def train_encoder(training: Training, *, mode: Mode, entropy: Entropy, log: Log 
     plan, release = training.plan, training.release
     check_noise(release.noise, mode)
     key = entropy.bytes(32)
-    run = _Run(training, StepGrid.of(plan.clip, release.noise), key)
+    run = _Run(training, StepGrid.fine(plan.clip, release.noise), key)
     sampler = PatientSampler(training.records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     with steady_kernels(run.device), _noise(key, run.grid, release, run.trained.moving) as noise:
         _take_steps(run, training, sampler, noise)
@@ -224,7 +235,7 @@ def sum_gradients(training: Training, *, entropy: Entropy) -> NDArray[np.int64]:
     all zero. Losses, errors and the order of the values are those of `train_encoder`; the averaged prior comes last.
     """
     key = entropy.bytes(32)
-    run = _Run(training, StepGrid.of(training.plan.clip, 0.0), key)
+    run = _Run(training, StepGrid.of(training.plan.clip, 0.0), key, factored=False)
     sampler = PatientSampler(training.records.patients, 1.0, KeyStream(key, b"dpsgd sampling"))
     totals = [torch.zeros(one.numel(), dtype=torch.int64, device=run.device) for one in run.trained.parameters()]
     with steady_kernels(run.device):
@@ -236,7 +247,7 @@ def sum_gradients(training: Training, *, entropy: Entropy) -> NDArray[np.int64]:
 class _Run:
     """A copy of the network that gradients by record are taken of, and what clips them."""
 
-    def __init__(self, training: Training, grid: StepGrid, key: bytes) -> None:
+    def __init__(self, training: Training, grid: StepGrid, key: bytes, *, factored: bool = True) -> None:
         plan, encoder, prior = training.plan, training.encoder, training.prior
         require_per_record(terms.of_upload(plan))
         self._stochastic = terms.is_stochastic(plan)
@@ -247,13 +258,14 @@ class _Run:
         self._training = training
         heads = TrainedHeads(training.heads[: training.joint]) if training.joint else None
         parts = copy.deepcopy(encoder).requires_grad_(), copy.deepcopy(prior), heads
-        self.trained = _Trained(*parts, heads_alone=training.heads_alone).to(self.device).train()
+        trained = _Trained(*parts, heads_alone=training.heads_alone, factored=factored)
+        self.trained = trained.to(self.device).train()
         self.optimizer = _optimizer(self.trained, plan)
         images = None if training.records.images is None else training.records.images.shape
         kind = InputKind(training.records.inputs.shape[1], images, training.family)
         with steady_kernels(self.device):
             self._rows = _steady_rows(self.trained, plan, kind, self.device)
-        self.hooked = GradSampleModule(self.trained, loss_reduction="sum")
+        self.hooked = self.trained.hooked()
         self._latent = KeyStream(key, b"dpsgd latent")
 
     def gradients(self) -> Callable[[Sequence[torch.Tensor], NDArray[np.int64]], None]:
@@ -299,7 +311,7 @@ def _require_accountable(study: Study, joint: int, device: torch.device | str, *
     make_up_weights(trained, rng)
     batch, latent = made_up(trained.encoder, next(trained.parameters()), InputKind.of(data), rng)
     optimizer = _optimizer(trained, study.encoder)
-    hooked = GradSampleModule(trained, loss_reduction="sum")
+    hooked = trained.hooked()
 
     def losses(part: slice) -> torch.Tensor:
         return _losses(trained, picked(batch, part), study.encoder, latent[part])
@@ -320,7 +332,7 @@ def _untrained(
     encoder = Encoder(model, data, stochastic=stochastic)
     width = form_of(data.label.count).logits * encoder.row
     heads = TrainedHeads(np.zeros((joint, width))) if joint else None
-    return _Trained(encoder, prior, heads, heads_alone=heads_alone)
+    return _Trained(encoder, prior, heads, heads_alone=heads_alone, factored=not plan.sealed_steps)
 
 
 def _optimizer(trained: _Trained, plan: EncoderPlan) -> torch.optim.SGD:
@@ -375,17 +387,10 @@ def _is_steady(trained: _Trained, plan: EncoderPlan, kind: InputKind, rows: int)
     for values in (batch.x, batch.images):
         if values is not None:
             values[HOSTILE] = math.nan
-    grid = StepGrid.of(plan.clip, 0.0)
-    gradients = Gradients(
-        GradSampleModule(trained, loss_reduction="sum"),
-        lambda batch, own: _losses(trained, batch, plan, own),
-        grid,
-        rows,
-    )
+    grid = (StepGrid.fine if trained.factored else StepGrid.of)(plan.clip, 0.0)
+    gradients = Gradients(trained.hooked(), lambda batch, own: _losses(trained, batch, plan, own), grid, rows)
     return is_steady(
-        lambda numbers: gradients.by_record(picked(batch, numbers), latent[numbers]),
-        lambda parts: to_integers(parts, grid),
-        rows,
+        lambda numbers: gradients.by_record(picked(batch, numbers), latent[numbers]), gradients.to_integers, rows
     )
 
 
@@ -411,6 +416,10 @@ def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
 def _bytes_per_record(trained: _Trained) -> int:
     """Memory of one record's gradients and activations."""
     weights = sum(parameter.numel() for parameter in trained.parameters())
+    if trained.factored:
+        for layer in filter(is_outer, trained.modules()):
+            weight, bias = layer.parameters()
+            weights += _FACTORS * sum(weight.shape) - weight.numel() - bias.numel()
     return _FLOAT * (weights + _MAPS * trained.encoder.largest_map)
 
 

@@ -201,7 +201,7 @@ class EncoderUpdates:
         plan = self._setting.study.encoder
         if not release.noise or terms.of_steps(plan) or plan.together:
             return
-        grid = StepGrid.of(plan.clip, release.noise)
+        grid = StepGrid.fine(plan.clip, release.noise)
         reach = plan.learning_rate / (1.0 - plan.momentum) / plan.batch_size
         drawn = most_drawn(release.count * patients.total, release.sampling_rate)
         sd = reach * grid.unit * grid.sigma * math.sqrt(release.count * silos)

@@ -268,7 +268,7 @@ def test_a_fault_for_one_record_takes_its_gradient_alone_out_of_training(make_st
     records = make_records(LAST + 1, image=TRAININGS[kind].get("image"))
     whole = trained(study, records, Planted())
     without = trained(study, records.of_patients(np.arange(LAST + 1) != LAST), Planted())
-    assert 0 < np.linalg.norm(whole - without) <= 2.0**20
+    assert 0 < np.linalg.norm(whole - without) <= 2.0**26
     fired = set()
     for place, name in enumerate(called(trained, study, records)):
         planted = Planted()

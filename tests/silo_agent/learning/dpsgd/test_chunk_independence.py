@@ -84,13 +84,14 @@ def test_a_network_of_which_memory_holds_one_row_is_not_examined(make_study, mon
 
 
 def test_rows_follow_from_public_constants(make_study):
-    def rows(batch_size, **model):
+    def rows(batch_size, *, sealed=False, **model):
         study = make_study(**model)
-        plan = study.encoder.model_copy(update={"batch_size": batch_size})
+        plan = study.encoder.model_copy(update={"batch_size": batch_size, "sealed_steps": sealed})
         return training._rows(training._untrained(study.model, study.data, plan), plan)
 
     assert (rows(1), rows(256), rows(1000), rows(1_000_000)) == (64, 64, 224, 1024)
-    assert rows(64, inputs=1000, hidden=(1400, 400)) == 16
+    assert rows(64, inputs=1000, hidden=(1400, 400)) == 64, "of linear layers a record has two factors"
+    assert rows(64, inputs=1000, hidden=(1400, 400), sealed=True) == 16, "and in a sealed step whole gradients"
     assert rows(1000, image=224, encoder="resnet18") in range(1, 9)
 
 

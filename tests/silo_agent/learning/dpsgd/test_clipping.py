@@ -68,7 +68,7 @@ def test_a_check_that_fails_makes_a_record_zero(monkeypatch):
     """Were the first norm wrong, the second would not be."""
     norms, asked = clipping._norms, []
     monkeypatch.setattr(
-        clipping, "_norms", lambda flat: (asked.append(1) or norms(flat)) * (0.9 if len(asked) == 1 else 1.0)
+        clipping, "_norms", lambda *of: (asked.append(1) or norms(*of)) * (0.9 if len(asked) == 1 else 1.0)
     )
     found = to_integers(made_up(6, 3, 1e3), StepGrid.of(1.0, 1.0))
     assert not any(part.any() for part in found)
@@ -82,12 +82,126 @@ def test_sums_are_exact_in_any_order_and_of_the_first_records_alone():
     ]
     for count in (0, 1, 16, 17, 50):
         totals = [torch.full((4,), 7, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)]
-        add_integers(totals, parts, count)
+        add_integers(totals, parts, count, grid)
         assert totals[0].tolist() == [7 + count * 2**20] * 4
         assert totals[1].tolist() == parts[1][:count].numpy().astype(np.int64).sum(axis=0).tolist()
     shuffled = [part[torch.randperm(rows, generator=torch.Generator().manual_seed(1))] for part in parts]
     sums = [[torch.zeros(part.shape[1], dtype=torch.int64) for part in parts] for _ in range(2)]
-    add_integers(sums[0], parts, rows)
-    add_integers(sums[1], shuffled, rows)
+    add_integers(sums[0], parts, rows, grid)
+    add_integers(sums[1], shuffled, rows, grid)
     assert all(map(torch.equal, *sums))
     assert grid.norm == 2**20
+
+
+LAYERS = ((7, 3), (1, 5))
+"""Inputs and outputs of two linear layers, whose gradients are outer products."""
+OUTER = (1, 3)
+
+
+def factors(rows, seed, scale=1.0):
+    """A whole gradient, and of two layers the inputs and the gradients at the outputs, of very different sizes."""
+    rng = np.random.default_rng(seed)
+    sizes = scale * 10.0 ** rng.uniform(-3, 3, (rows, 1))
+    parts = [rng.normal(size=(rows, 4)) * sizes]
+    for inputs, outputs in LAYERS:
+        parts += [rng.uniform(-1, 1, (rows, inputs)), rng.normal(size=(rows, outputs)) * sizes]
+    return [torch.from_numpy(part.astype(np.float32)) for part in parts]
+
+
+def multiplied(parts, coarse, steps):
+    """A record's gradient over everything, (rows, n), with the bias as one more input, which is 1 or `steps`."""
+    whole, *pairs = (part.numpy().astype(object) for part in parts)
+    joined = [whole * coarse]
+    for inputs, outputs in zip(pairs[::2], pairs[1::2], strict=True):
+        ones = np.full((len(inputs), 1), steps, dtype=object)
+        joined.append(
+            (outputs[:, :, None] * np.concatenate([inputs, ones], axis=1)[:, None, :]).reshape(len(inputs), -1)
+        )
+    return np.concatenate(joined, axis=1)
+
+
+@settings(max_examples=40)
+@given(
+    clip=st.floats(1e-20, 1e20),
+    noise=st.sampled_from([0.0, 1e-9, 0.3, 1.0, 1.9, 2.1, 30.0, 1e3, 1e6]),
+    seed=st.integers(0, 99),
+)
+def test_products_of_every_record_have_at_most_the_norm_that_the_noise_is_scaled_to(clip, noise, seed):
+    grid = StepGrid.fine(clip, noise)
+    parts = to_integers(factors(9, seed, clip), grid, OUTER)
+    assert all(torch.equal(part, part.trunc()) for part in parts)
+    assert parts[0].abs().max() <= 2**20, "sixteen whole gradients are added in float32"
+    integers = [[int(value) for value in row] for row in multiplied(parts, grid.coarse, grid.input_steps)]
+    most = grid.norm**2 * (1.0 if noise else 1.0 + 2.0**-40)
+    assert all(sum(value * value for value in row) <= most for row in integers)
+    if noise:
+        assert grid.sigma >= noise * grid.norm
+        assert 1.0 <= grid.sigma <= 2.0**27
+    assert grid.unit * grid.norm == pytest.approx(clip, rel=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.1, 20.0])
+def test_products_are_the_gradients_but_for_half_a_step_of_each_factor(noise):
+    grid, given_parts = StepGrid.fine(2.0, noise), factors(200, 5)
+    wanted = multiplied(given_parts, 1, 1).astype(float)
+    norms = np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert norms.min() < 2.0 < norms.max()
+    parts = to_integers(given_parts, grid, OUTER)
+    found = multiplied(parts, grid.coarse, grid.input_steps).astype(float) * grid.unit
+    wanted *= np.minimum(1.0, 2.0 / norms)
+    step = 0.5 / grid.input_steps
+    allowed = np.abs(wanted).max(axis=1, keepdims=True) * 2.0 * step + 2.0 * grid.unit * grid.input_steps
+    allowed = allowed + grid.coarse * grid.unit + np.abs(wanted) * 2.0**-10
+    assert (np.abs(found - wanted) <= allowed).all()
+    lost = (found == 0).all(axis=1)
+    assert not lost[norms[:, 0] > 0.02].any(), "no ordinary record counts as zero"
+
+
+def test_sums_of_products_are_exact_in_any_order_and_of_the_first_records_alone():
+    grid, rows = StepGrid.fine(1.0, 1.1), 1000
+    parts = to_integers(factors(rows, 3, 1e3), grid, OUTER)
+    sizes = [4, *(size for inputs, outputs in LAYERS for size in (inputs * outputs, outputs))]
+    order = torch.randperm(700, generator=torch.Generator().manual_seed(1))
+    exact = multiplied([part[:700] for part in parts], grid.coarse, grid.input_steps)
+    sums = []
+    for own in (parts, [torch.cat([part[:700][order], part[700:]]) for part in parts]):
+        totals = [torch.full((size,), 5, dtype=torch.int64) for size in sizes]
+        add_integers(totals, own, 700, grid, OUTER)
+        sums.append(totals)
+    assert all(map(torch.equal, *sums))
+    at, expected = 4, [exact[:, :4]]
+    for inputs, outputs in LAYERS:
+        own = exact[:, at : at + outputs * (inputs + 1)].reshape(700, outputs, inputs + 1)
+        expected += [own[:, :, :inputs].reshape(700, -1), own[:, :, inputs]]
+        at += outputs * (inputs + 1)
+    for total, own in zip(sums[0], expected, strict=True):
+        assert [value - 5 for value in total.tolist()] == [int(value) for value in own.sum(axis=0)]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_a_factor_that_is_not_finite_makes_its_record_zero_and_costs_the_others_nothing(place, bad):
+    grid, parts = StepGrid.fine(1.0, 1.0), factors(4, 2)
+    wanted = to_integers([part.clone() for part in parts], grid, OUTER)
+    parts[place][1, 0] = bad
+    found = to_integers(parts, grid, OUTER)
+    product = multiplied([part[1:2] for part in found], grid.coarse, grid.input_steps)
+    assert sum(int(value) ** 2 for value in product[0]) <= grid.norm**2
+    if not abs(bad) < np.inf:
+        assert not product.any()
+    for own, others in zip(found, wanted, strict=True):
+        assert torch.equal(own[[0, 2, 3]], others[[0, 2, 3]])
+
+
+def test_products_that_are_too_long_make_a_record_zero(monkeypatch):
+    """Were the lengths wrong that the scale follows from, those of the check would not be."""
+    lengths, asked = clipping._lengths, []
+    monkeypatch.setattr(
+        clipping, "_lengths", lambda *of: (asked.append(1) or lengths(*of)) * (0.8 if len(asked) <= len(OUTER) else 1.0)
+    )
+    found = to_integers(
+        [part * 0 if place == 0 else part for place, part in enumerate(factors(6, 3, 1e4))],
+        StepGrid.fine(1.0, 1.0),
+        OUTER,
+    )
+    assert not any(part.any() for part in found)

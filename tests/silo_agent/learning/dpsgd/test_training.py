@@ -10,6 +10,7 @@ from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from silo_agent.learning.dpsgd import training
 from silo_agent.learning.dpsgd.batches import Batches
+from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.schedule import learning_rate
 from silo_agent.learning.dpsgd.step import PrivateStep
 from silo_agent.learning.dpsgd.training import SEALED_NORM, Training, sum_gradients, train_encoder
@@ -32,8 +33,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 
 @pytest.fixture
 def silent(monkeypatch):
-    """DP-SGD without its noise: clipping can be seen. It exists in this file alone."""
+    """DP-SGD without its noise, on the grid of no noise: clipping can be seen. It exists in this file alone."""
     monkeypatch.setattr(PrivateStep, "draw", lambda _: None)
+    fine = StepGrid.fine
+    monkeypatch.setattr(StepGrid, "fine", lambda clip, _: dataclasses.replace(fine(clip, 0.0), sigma=1.0))
 
 
 KINDS = [
@@ -537,12 +540,14 @@ def test_a_chunk_has_the_usual_rows_more_for_large_batches_and_none_that_memory_
 
 
 def test_parts_are_smaller_where_a_record_takes_more_memory(make_study, make_records):
-    def needed(study):
+    def needed(study, **how):
         return training._bytes_per_record(
-            training._Trained(build_encoder(study.model, study.data, stochastic=False), None)
+            training._Trained(build_encoder(study.model, study.data, stochastic=False), None, **how)
         )
 
-    assert needed(make_study()) == 4 * shapes.encoder_values(make_study())
+    wide = make_study(hidden=(300, 200))
+    assert needed(wide, factored=False) == 4 * shapes.encoder_values(wide)
+    assert needed(wide) == 4 * 6 * (wide.data.inputs + 300 + 300 + 200 + 200 + wide.model.representation)
     small, large = (make_study(**(NETWORKS["cnn"] | {"image": image})) for image in (16, 64))
     assert needed(large) > 10 * needed(small)
     resnet = make_study(**(NETWORKS["resnet18"] | {"image": 224}))
@@ -562,9 +567,11 @@ def test_images_are_taken_step_by_step(make_study, make_records, monkeypatch):
 @pytest.mark.parametrize("cmi", [0.0, 0.2])
 def test_without_noise_nothing_is_drawn_and_clipping_stays(make_study, make_records, monkeypatch, cmi):
     study, records = make_study(cmi=cmi), make_records(30)
-    monkeypatch.setattr(PrivateStep, "draw", lambda _: None)
-    expected = train(study, records, clip=0.3).vector
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        fine = StepGrid.fine
+        patch.setattr(PrivateStep, "draw", lambda _: None)
+        patch.setattr(StepGrid, "fine", lambda clip, _: dataclasses.replace(fine(clip, 0.0), sigma=1.0))
+        expected = train(study, records, clip=0.3).vector
     asked = []
     monkeypatch.setattr(training, "gaussian", lambda stream, shape: asked.append(shape) or gaussian(stream, shape))
     update = train(study, records, clip=0.3, noise=0.0, mode="none").vector

@@ -119,15 +119,18 @@ def test_nothing_of_a_record_passes_beside_the_noised_step(make_records, tmp_pat
     cohorts = make_records(40, inputs=2, domains=2), make_records(23, seed=9, inputs=2, domains=2)
     norms, add = [], gradients.add_integers
 
-    def noted(totals, integers, count):
-        norms.extend(np.linalg.norm(np.concatenate([part.numpy() for part in integers], axis=1)[:count], axis=1))
-        add(totals, integers, count)
+    def noted(totals, integers, count, *how):
+        for row in range(count):
+            alone = [total.clone().zero_() for total in totals]
+            add(alone, [part[row : row + 1] for part in integers], 1, *how)
+            norms.append(np.linalg.norm(np.concatenate([total.numpy() for total in alone])))
+        add(totals, integers, count, *how)
 
     monkeypatch.setattr(gradients, "add_integers", noted)
     differ = [trained(study, tmp_path / f"with {n}", records) for n, records in enumerate(cohorts)]
     for one, other in zip(*differ, strict=True):
         assert (one != other) == (study.composition.shares or isinstance(one, tuple)), "one zero is summed"
-    assert max(norms) <= StepGrid.of(study.encoder.clip, study.encoder.noise).norm
+    assert max(norms) <= StepGrid.fine(study.encoder.clip, study.encoder.noise).norm
 
     take = PrivateStep.take
 
