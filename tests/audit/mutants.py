@@ -66,8 +66,8 @@ def double_clip() -> Iterator[None]:
 
 @contextmanager
 def _clipped_at(factor: float) -> Iterator[None]:
-    def clipped(samples, grid):
-        return to_integers(samples, replace(grid, clip=factor * grid.clip, norm=factor * grid.norm))
+    def clipped(samples, grid, outer):
+        return to_integers(samples, replace(grid, clip=factor * grid.clip, norm=factor * grid.norm), outer)
 
     with patch.object(gradients, "to_integers", clipped):
         yield
@@ -81,7 +81,7 @@ def clip_of_the_batch() -> Iterator[None]:
     def clipped(self):
         norm = torch.sqrt(sum((total.double() ** 2).sum() for total in self.totals)).item()
         for total in self.totals:
-            total.copy_((total.double() * min(1.0, 2.0**20 / max(norm, 1.0))).long())
+            total.copy_((total.double() * min(1.0, 2.0**26 / max(norm, 1.0))).long())
         take(self)
 
     with _clipped_at(1e9), patch.object(PrivateStep, "take", clipped):
@@ -91,12 +91,19 @@ def clip_of_the_batch() -> Iterator[None]:
 @contextmanager
 def biases_outside_the_clip() -> Iterator[None]:
     """The norm that is clipped, and checked, is that of the weights alone; biases are scaled along."""
-    norms = clipping._norms
+    norms, lengths = clipping._norms, clipping._lengths
 
-    def clipped(samples, grid):
-        weights = [at for at, gradient in enumerate(samples) if gradient.dim() > 2]
-        with patch.object(clipping, "_norms", lambda flat: norms([flat[at] for at in weights])):
-            return to_integers(samples, grid)
+    def without(inputs, grid):
+        return lengths(inputs, grid) - float(grid.input_steps**2)
+
+    def clipped(samples, grid, outer):
+        whole = [one for at, one in enumerate(samples) if at not in outer and at - 1 not in outer]
+        weights = [at for at, one in enumerate(whole) if one.dim() > 2]
+        with (
+            patch.object(clipping, "_norms", lambda flat, like: norms([flat[at] for at in weights], like)),
+            patch.object(clipping, "_lengths", without),
+        ):
+            return to_integers(samples, grid, outer)
 
     with patch.object(gradients, "to_integers", clipped):
         yield
@@ -112,8 +119,9 @@ def weights_after_the_clip() -> Iterator[None]:
         weights[:] = [batch.weights]
         return replace(batch, weights=torch.ones_like(batch.weights))
 
-    def weighted(samples, grid):
-        return [part.mul_(weights[0][:, None]).trunc_() for part in to_integers(samples, grid)]
+    def weighted(samples, grid, outer):
+        parts = to_integers(samples, grid, outer)
+        return [part if at in outer else part.mul_(weights[0][:, None]).trunc_() for at, part in enumerate(parts)]
 
     with patch.object(Batches, "take", taken), patch.object(gradients, "to_integers", weighted):
         yield
