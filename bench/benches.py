@@ -152,8 +152,10 @@ BENCHES: Final = (
     Bench(
         "step",
         "bench.speed.step",
-        "A step of an mlp, the cnn and ResNet-18 beside Opacus and plain torch, on a GPU if there is one",
-        "3 minutes",
+        "A step of two mlps, the cnn and ResNet-18 beside Opacus and plain torch, on a GPU if there is one",
+        "6 minutes",
+        (),
+        _ONE_CORE,
     ),
     Bench(
         "noise",

@@ -388,10 +388,14 @@ def _is_steady(trained: _Trained, plan: EncoderPlan, kind: InputKind, rows: int)
         if values is not None:
             values[HOSTILE] = math.nan
     grid = (StepGrid.fine if trained.factored else StepGrid.of)(plan.clip, 0.0)
-    gradients = Gradients(trained.hooked(), lambda batch, own: _losses(trained, batch, plan, own), grid, rows)
-    return is_steady(
-        lambda numbers: gradients.by_record(picked(batch, numbers), latent[numbers]), gradients.to_integers, rows
-    )
+    hooked = trained.hooked()
+    gradients = Gradients(hooked, lambda batch, own: _losses(trained, batch, plan, own), grid, rows)
+    try:
+        return is_steady(
+            lambda numbers: gradients.by_record(picked(batch, numbers), latent[numbers]), gradients.to_integers, rows
+        )
+    finally:
+        hooked.remove_hooks()  # they hold the network, and it may be large
 
 
 def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
