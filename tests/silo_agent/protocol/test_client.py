@@ -588,6 +588,77 @@ def test_a_wish_to_stop_leaves_no_half_file(ward, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+class Renewed:
+    """A credential whose certificate is renewed at the first call."""
+
+    def __init__(self):
+        self.chain_pem = b"old"
+
+    def call(self, code):
+        if self.chain_pem == b"old":
+            self.chain_pem = b"new"
+            raise RefusedCall(code)
+        return "answer"
+
+
+class RefusedCall(grpc.RpcError):
+    def __init__(self, code):
+        self.code, self.details = lambda: code, lambda: "not known"
+
+
+@pytest.mark.parametrize("code", sorted(client_module.NOT_KNOWN, key=str))
+def test_a_certificate_that_was_renewed_on_the_way_is_shown_anew(ward, monkeypatch, code):
+    credential = Renewed()
+    monkeypatch.setattr(ward.client, "_credential", credential)
+    assert ward.client._patiently(lambda: credential.call(code)) == "answer"
+    stays = Renewed()
+    with pytest.raises(CallRefused):
+        ward.client._patiently(lambda: stays.call(code))
+
+
+def test_another_refusal_is_one_whatever_was_renewed_meanwhile(ward, monkeypatch):
+    credential = Renewed()
+    monkeypatch.setattr(ward.client, "_credential", credential)
+    with pytest.raises(CallRefused):
+        ward.client._patiently(lambda: credential.call(grpc.StatusCode.FAILED_PRECONDITION))
+
+
+def test_a_coordinator_that_was_left_is_no_connection_until_it_may_be_called(ward, monkeypatch):
+    monkeypatch.setattr(client_module, "LEFT_SECONDS", 0.01)
+    ward.client.poll()
+    ward.connected.clear()
+    ward.client.leave("its lists are old")
+    threading.Timer(0.1, ward.client.allow).start()
+    ward.client.poll()
+    assert ward.connected[-1] is True
+    assert set(ward.connected[:-1]) == {False}
+
+
+def test_a_call_whose_connection_is_closed_under_it_is_made_again_and_no_other_fault_is(ward, monkeypatch):
+    monkeypatch.setattr(client_module, "LEFT_SECONDS", 0.01)
+    faults = [ValueError("Cannot invoke RPC on closed channel!"), ValueError("another")]
+
+    def call():
+        raise faults.pop(0)
+
+    with pytest.raises(ValueError, match="another"):
+        ward.client._patiently(call)
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "says"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "two calls under this certificate", "only one agent runs"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "the disk is full", "ask the operator to free space"),
+        (UNAVAILABLE, "a certificate is waited for", "the address in agent.yaml is right"),
+        (UNAVAILABLE, "CERTIFICATE_VERIFY_FAILED", "the TLS handshake fails"),
+    ],
+)
+def test_what_a_hospital_can_do_follows_from_code_and_words(code, details, says):
+    assert says in client_module._fix(code, details)
+
+
 # --- stopping ---------------------------------------------------------------------------------------------------------
 def test_a_client_that_was_told_to_stop_calls_nobody(ward):
     ward.stop.set()
@@ -612,6 +683,7 @@ def test_a_poll_that_the_coordinator_holds_ends_when_asked(ward):
 def test_the_heart_beats_through_a_coordinators_absence_until_stopped(ward):
     ward.fake.faults["Heartbeat"] = [UNAVAILABLE]
     heartbeat = Heartbeat(ward.client, 0.02, ward.stop)
+    assert heartbeat._thread.daemon, "it keeps no process alive that ends"
     heartbeat.start()
     deadline = time.monotonic() + 300
     while ward.fake.calls.count("Heartbeat") < 3 and time.monotonic() < deadline:

@@ -143,6 +143,25 @@ def test_the_sum_is_a_file_until_it_is_read(mail, wire):
         pass
 
 
+def test_an_upload_is_a_file_until_it_is_read(mail, wire):
+    wire.contents["ckks", "north"] = LARGE
+    part = Part("ckks", "north", len(LARGE), digest_of(LARGE))
+    with mail.upload(PLACE, Tensor.HEADS, part) as file:
+        assert file.read() == LARGE
+        assert len(files(mail)) == 1
+    assert (files(mail), wire.fetched) == ([], [(PLACE, Tensor.HEADS, "ckks", "north")])
+
+
+@pytest.mark.parametrize("of", ["sum", "upload"])
+def test_what_does_not_come_is_told_as_it_was(mail, wire, of):
+    kind, silo = (SUM, "") if of == "sum" else ("ckks", "north")
+    work = offer(wire, Task.OPEN, {(kind, silo): LARGE}, tensor=Tensor.HEADS, participants=SILOS, survivors=SILOS)
+    wire.contents[kind, silo] = ContentError("cut short")
+    opened = mail.sum(work, PLACE, Tensor.HEADS) if of == "sum" else mail.upload(PLACE, Tensor.HEADS, work.parts[0])
+    with pytest.raises(ContentError, match="cut short"), opened:
+        pass
+
+
 def test_notes_that_the_machine_cannot_erase_now_are_its_own_affair(mail, wire, monkeypatch):
     """Whatever others would see of an error must not follow from this silo's disk."""
     work = offer(wire, Task.DEAL, {(Note.GREETING, "north"): b"one"})
