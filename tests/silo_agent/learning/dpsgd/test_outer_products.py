@@ -22,9 +22,13 @@ class Mixed(nn.Module):
         self.still = nn.Linear(2, 2).requires_grad_(requires_grad=False)
         self.partly = nn.Linear(2, 1)
         self.partly.bias.requires_grad = False
+        self.moved = nn.Linear(1, 1)
+        self.moved.weight.requires_grad = False
 
     def forward(self, x):
-        return self.partly(self.still(self.last(torch.tanh(self.bare(torch.tanh(self.first(self.table(x))))))))
+        return self.moved(
+            self.partly(self.still(self.last(torch.tanh(self.bare(torch.tanh(self.first(self.table(x))))))))
+        )
 
 
 def test_the_weights_of_linear_layers_whose_bias_is_trained_too_have_factors():
