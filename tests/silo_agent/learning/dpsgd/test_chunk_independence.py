@@ -75,6 +75,20 @@ def test_a_network_whose_rows_move_each_other_is_trained_one_record_at_a_time(ma
     assert training._steady_rows(network, study.encoder, InputKind.of(study.data), torch.device("cpu")) == 1
 
 
+def test_a_network_that_a_hostile_row_alone_moves_is_trained_one_record_at_a_time(make_study, monkeypatch):
+    """Of ordinary rows nothing changes. A row that is no number makes those of all others none."""
+    losses = training._losses
+
+    def mixed(*given):
+        own = losses(*given)
+        return own * (1.0 + 0.0 * own.detach().sum())
+
+    monkeypatch.setattr(training, "_losses", mixed)
+    study = make_study()
+    network = training._untrained(study.model, study.data, study.encoder)
+    assert training._steady_rows(network, study.encoder, InputKind.of(study.data), torch.device("cpu")) == 1
+
+
 def test_a_network_of_which_memory_holds_one_row_is_not_examined(make_study, monkeypatch):
     study = make_study()
     network = training._untrained(study.model, study.data, study.encoder)

@@ -539,6 +539,24 @@ def test_a_chunk_has_the_usual_rows_more_for_large_batches_and_none_that_memory_
     assert rows * needed <= training.PART_BYTES or rows == 1
 
 
+def test_heads_that_are_trained_beside_a_local_prior_are_in_the_update(make_study, make_records):
+    study = make_study(cmi=0.2, prior="local")
+    width = heads_of(study).shape[1]
+    alone, joint = (train(study, make_records(40), joint=count).vector for count in (0, 2))
+    assert len(alone) == shapes.encoder_values(study)
+    assert len(joint) == shapes.encoder_values(study) + 2 * width
+    assert joint[-2 * width :].all()
+
+
+def test_heads_of_an_encoder_without_weights_are_examined_too(make_study, monkeypatch):
+    examined = []
+    monkeypatch.setattr(training, "_require_accountable", lambda *given, **_: examined.append(given[1]))
+    monkeypatch.setattr(shapes, "trained_heads", lambda _, number: 2 if number > 1 else 0)
+    study = make_study()
+    training.require_accountable(study.model_copy(update={"model": study.model.model_copy(update={"encoder": "raw"})}))
+    assert examined == [2], "of a round without trained heads there is nothing"
+
+
 def test_parts_are_smaller_where_a_record_takes_more_memory(make_study, make_records):
     def needed(study, **how):
         return training._bytes_per_record(
