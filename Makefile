@@ -12,7 +12,7 @@ WORKERS ?= 2
 KEY ?= fedward-release.key
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow every-state reliability ledger-faults lint proto clean audit bench abuse mutants release release-key locked
+.PHONY: help demo test test-slow every-state reliability ledger-faults lint proto clean audit bench gpu abuse mutants release release-key locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ proto: $(VENV)/.installed ## Generate the wire's Python code.
 
 bench: $(VENV)/.installed ## A bench: NAME=exam; without a name they are listed. DATA=folder, OPTIONS="--workers 1".
 	$(BIN)/python -m bench $(NAME) $(if $(DATA),--data $(DATA)) $(OPTIONS)
+
+gpu: $(VENV)/.installed ## All that runs on a GPU, with the card and date: tests, steady kernels, step times, a study.
+	$(BIN)/python -m bench gpu $(OPTIONS)
 
 audit: $(VENV)/.installed ## An attacker's lower bounds on epsilon, with and without planted faults; three minutes.
 	$(BIN)/python -m bench.attacks.audit

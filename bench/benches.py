@@ -158,6 +158,14 @@ BENCHES: Final = (
         _ONE_CORE,
     ),
     Bench(
+        "gpu",
+        "bench.speed.gpu",
+        "All that runs on a GPU: tests, steady kernels, step times, a study through processes",
+        "10 minutes, with --device cpu",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "noise",
         "bench.speed.noise",
         "Nanoseconds of a value of training noise, and training with noise against without",

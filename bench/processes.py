@@ -35,13 +35,21 @@ class Ran:
     """By a silo, in the mean."""
 
 
-def federated(study_file: Path, files: Mapping[str, Path], policy: str, folder: Path, *, limit: float = 900.0) -> Ran:
+def federated(
+    study_file: Path,
+    files: Mapping[str, Path],
+    policy: str,
+    folder: Path,
+    *,
+    limit: float = 900.0,
+    device: str = "auto",
+) -> Ran:
     """Run a study with one agent for each file; `policy` is the common text of the silos' policies.
 
     Raises `FederationError`, also if the silos do not hold the same model in the end.
     """
     empty(folder)
-    federation = Federation(folder, study_file, files, policy)
+    federation = Federation(folder, study_file, files, policy, device=device)
     study = federation.study
     federation.prepare()
     with bars(Console()) as progress, federation:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,30 +95,36 @@ def main() -> int:
     arguments.add_argument("--steps", type=int, help="timed at once; by default 20 on a GPU, on a CPU by network")
     arguments.add_argument("--only", choices=list(NETWORKS), action="append", help="one network; may be repeated")
     given = arguments.parse_args()
-    figures: list[Criterion] = []
-    details: dict[str, Any] = {"device": given.device, "threads": torch.get_num_threads()}
-    for name in given.only or NETWORKS:
-        usual = GPU_STEPS if given.device.startswith("cuda") else NETWORKS[name].steps
-        seconds = measured(NETWORKS[name], given.device, given.steps or usual)
+    found, details = figures(given.only or tuple(NETWORKS), given.device, given.steps)
+    if not given.device.startswith("cuda"):
+        found.append(Criterion("on a GPU", "shown", "not run: no CUDA device was chosen", met=True))
+    return judge("step", found, details)
+
+
+def figures(names: Sequence[str], device: str, steps: int | None = None) -> tuple[list[Criterion], dict[str, Any]]:
+    """Measure these networks. `steps` are timed at once: by default 20 on a GPU, on a CPU by network."""
+    found: list[Criterion] = []
+    details: dict[str, Any] = {"device": device, "threads": torch.get_num_threads()}
+    for name in names:
+        usual = GPU_STEPS if device.startswith("cuda") else NETWORKS[name].steps
+        seconds = measured(NETWORKS[name], device, steps or usual)
         details[name] = seconds
         least = {way: min(times) for way, times in seconds.items()}
         print(f"{name}: {least}", file=sys.stderr, flush=True)
         ratio = least["with noise"] / least["without noise"]
-        weights = sum(one.numel() for one in scene(NETWORKS[name], given.device).encoder.parameters())
-        title = f"{name}, {weights:,} weights, batch {NETWORKS[name].batch}, {given.device}"
-        figures.append(
+        weights = sum(one.numel() for one in scene(NETWORKS[name], device).encoder.parameters())
+        title = f"{name}, {weights:,} weights, batch {NETWORKS[name].batch}, {device}"
+        found.append(
             Criterion(
                 f"{title}: with noise / without", f"<= {WANTED_RATIO:g}", f"{ratio:.2f}", met=ratio <= WANTED_RATIO
             )
         )
-        figures += [
+        found += [
             Criterion(f"{name}: {way}", "shown", f"{1000 * seconds_:.1f} ms a step", met=True)
             for way, seconds_ in least.items()
         ]
-        figures += list(_beside(name, NETWORKS[name], least))
-    if not given.device.startswith("cuda"):
-        figures.append(Criterion("on a GPU", "shown", "not run: no CUDA device was chosen", met=True))
-    return judge("step", figures, details)
+        found += list(_beside(name, NETWORKS[name], least))
+    return found, details
 
 
 def _beside(name: str, network: TimedNetwork, least: Mapping[str, float]) -> Iterator[Criterion]:

@@ -78,7 +78,7 @@ class StepGrid:
 
 
 def to_integers(gradients: Sequence[torch.Tensor], grid: StepGrid, outer: Collection[int] = ()) -> list[torch.Tensor]:
-    """Clip, scale and truncate the gradients of b records, (b, ...) for each parameter; overwrites them.
+    """Clip and scale the gradients of b records, (b, ...) for each parameter, and make them integers; overwrites them.
 
     `outer`: places of weights whose gradients are outer products (`outer_products`): there stand a layer's inputs, and
     at the next place the gradients at its outputs. Returns integers in float32, (b, n) for each part: the record's
@@ -91,12 +91,12 @@ def to_integers(gradients: Sequence[torch.Tensor], grid: StepGrid, outer: Collec
         inputs.mul_(grid.input_steps).round_()
     lengths = [_lengths(inputs, grid) for inputs, _ in pairs]
     squares = _norms(whole, flat[0]).square()
-    lost_by_rounding = torch.zeros_like(squares)
+    added_by_rounding = torch.zeros_like(squares)
     for (_, outputs), length in zip(pairs, lengths, strict=True):
         squares += outputs.double().square().sum(dim=1) * length / grid.input_steps**2
-        lost_by_rounding += outputs.shape[1] / 4.0 * length
+        added_by_rounding += outputs.shape[1] / 4.0 * length
     # Half a step in every value of the outputs is what rounding may add to the norm of a record that is cut.
-    cut = (grid.norm - lost_by_rounding.sqrt()).clamp(min=0.0) / (squares.sqrt() * _ROOM)
+    cut = (grid.norm - added_by_rounding.sqrt()).clamp(min=0.0) / (squares.sqrt() * _ROOM)
     scale = cut.clamp(max=grid.norm / grid.clip)
     for part in whole:
         part.mul_((scale / grid.coarse).to(part.dtype)[:, None]).trunc_()
@@ -170,8 +170,9 @@ def _bound(
 ) -> torch.Tensor:
     """At least the square of every record's norm, float64 (b,).
 
-    Of products it is exact up to 2^53, or above 2^53 with them: sums and products of integers are. Of whole gradients
-    it lies above the square, by `_SLACK`. Beyond 2^53 (without noise) it is within float64's errors.
+    Products enter exactly while the sum is at most 2^53, and what has passed 2^53 stays above it. With noise the square
+    of the grid's norm is at most 2^52, so the comparison with it is exact. Whole gradients enter with `_SLACK` above
+    them. Without noise nothing is charged, and the comparison has float64's errors.
     """
     squares = (_norms(whole, like) * ((1.0 + _SLACK) * grid.coarse)).square()
     for inputs, outputs in pairs:

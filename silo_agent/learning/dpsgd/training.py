@@ -302,6 +302,13 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
         _require_accountable(study, 0, device)
 
 
+def steady_rows(study: Study, device: torch.device | str) -> tuple[int, int]:
+    """Rows of a chunk of a study's training on a device, and how many they are if they are steady there."""
+    device, whole = torch.device(device), _untrained(study.model, study.data, study.encoder)
+    with steady_kernels(device):
+        return _steady_rows(whole, study.encoder, InputKind.of(study.data), device), _rows(whole, study.encoder)
+
+
 def _require_accountable(study: Study, joint: int, device: torch.device | str, *, heads_alone: bool = False) -> None:
     whole = _untrained(study.model, study.data, study.encoder, joint, heads_alone=heads_alone)
     examination.require_layers(whole)

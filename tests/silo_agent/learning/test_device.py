@@ -18,6 +18,7 @@ def test_a_cuda_device_that_is_not_there_is_an_error():
         device.describe_device("cuda")
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 def test_a_cuda_device_is_described_after_it_has_computed():
     assert "MiB, CUDA" in device.describe_device("cuda")

@@ -114,6 +114,7 @@ def test_on_a_cpu_no_switch_is_touched():
         assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: steadiness of its kernels is not examined")
 def test_on_a_gpu_rows_stay_apart_too(make_study):
     study = make_study(inputs=5)

@@ -608,6 +608,7 @@ def test_noise_that_does_not_fit_the_mode_is_refused_before_anything_is_read(mak
         train(make_study(), make_records(5), mode=mode, noise=noise)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: GPU and CPU DP-SGD steps are not compared")
 @pytest.mark.parametrize("cmi", [0.0, 0.3])
 def test_gpu_and_cpu_take_the_same_step_under_the_same_noise(make_study, make_records, cmi):

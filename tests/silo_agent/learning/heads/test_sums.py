@@ -481,6 +481,7 @@ def test_absent_domains_and_nobody_give_softmax_zeros():
     assert not gradient.any()
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: GPU and CPU Hessian sums are not compared")
 @pytest.mark.parametrize("classes", [2, 10])
 def test_gpu_and_cpu_sums_agree(classes):
