@@ -91,22 +91,26 @@ def clip_of_the_batch() -> Iterator[None]:
 @contextmanager
 def biases_outside_the_clip() -> Iterator[None]:
     """The norm that is clipped, and checked, is that of the weights alone; biases are scaled along."""
-    norms, lengths = clipping._norms, clipping._lengths
-
-    def without(inputs, grid):
-        return lengths(inputs, grid) - float(grid.input_steps**2)
+    norms = clipping._norms
 
     def clipped(samples, grid, outer):
-        whole = [one for at, one in enumerate(samples) if at not in outer and at - 1 not in outer]
+        whole = [one for at, one in enumerate(samples) if at not in outer]
         weights = [at for at, one in enumerate(whole) if one.dim() > 2]
         with (
             patch.object(clipping, "_norms", lambda flat, like: norms([flat[at] for at in weights], like)),
-            patch.object(clipping, "_lengths", without),
+            patch.object(clipping._Pair, "_bias", lambda *_: 0.0),
         ):
             return to_integers(samples, grid, outer)
 
     with patch.object(gradients, "to_integers", clipped):
         yield
+
+
+def _weighted(part, weights, factors):
+    if factors is None:
+        return part.mul_(weights[:, None]).trunc_()
+    part[:, :, factors.inputs :].mul_(weights[:, None, None]).trunc_()
+    return part
 
 
 @contextmanager
@@ -121,7 +125,7 @@ def weights_after_the_clip() -> Iterator[None]:
 
     def weighted(samples, grid, outer):
         parts = to_integers(samples, grid, outer)
-        return [part if at in outer else part.mul_(weights[0][:, None]).trunc_() for at, part in enumerate(parts)]
+        return [_weighted(part, weights[0], outer.get(at)) for at, part in enumerate(parts)]
 
     with patch.object(Batches, "take", taken), patch.object(gradients, "to_integers", weighted):
         yield

@@ -9,12 +9,14 @@ addition and no other record changes a sum. So adding or removing a record moves
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from types import MappingProxyType
+from typing import Final, Self
 
 import torch
 
+from silo_agent.learning.dpsgd.outer_products import Factors
 from silo_agent.learning.dpsgd.rounded_gaussian import LEAST_SIGMA, MOST_SIGMA
 
 _NORM = 2.0**20
@@ -22,8 +24,16 @@ _NORM = 2.0**20
 which float32 holds every integer."""
 _FINE_NORM = 2.0**26
 """The same where linear layers' gradients are products of two integers: each factor needs bits of its own."""
-_FREE_NORM = 2.0**42
-"""The same without noise, whose deviation is limited by the sampler. A thousand records stay below 2^53."""
+_FREE_NORM = 2.0**40
+"""The same without noise, whose deviation is limited by the sampler."""
+_MOST_PRODUCTS = 2.0**43
+"""Of a record's products at all positions, without their signs: 2^10 records stay within 2^53."""
+_POSITION_SLACK = 2.0**-34
+"""Above the relative error of a sum over pairs of positions, of what it would be without signs: at most 2^16 pairs have
+as many roundings of 2^-53, and their factors are exact or have fewer."""
+_BY_CHANCE = 4.0
+"""What rounding may add to the norm of a record that is cut, squared, in lengths of inputs: more than six deviations of
+half a step each. No proof rests on it."""
 _OUTPUT_BITS = 10
 """Bits of the norm that the gradients at a layer's output have more than its inputs: they differ more in size."""
 _TOGETHER = 16
@@ -37,6 +47,8 @@ of 2^-24, its root has half of that and one of its own, and float64 adds next to
 _ROOM = 1.0 + 2.0**-17
 """By how much a record above the clip is brought below the norm, so that it passes the check in spite of both errors.
 No proof rests on it."""
+
+NO_FACTORS: Final[Mapping[int, Factors]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -77,35 +89,34 @@ class StepGrid:
         return cls.of(clip, noise, most=_FINE_NORM if noise else _FREE_NORM)
 
 
-def to_integers(gradients: Sequence[torch.Tensor], grid: StepGrid, outer: Collection[int] = ()) -> list[torch.Tensor]:
+def to_integers(
+    gradients: Sequence[torch.Tensor], grid: StepGrid, outer: Mapping[int, Factors] = NO_FACTORS
+) -> list[torch.Tensor]:
     """Clip and scale the gradients of b records, (b, ...) for each parameter, and make them integers; overwrites them.
 
-    `outer`: places of weights whose gradients are outer products (`outer_products`): there stand a layer's inputs, and
-    at the next place the gradients at its outputs. Returns integers in float32, (b, n) for each part: the record's
-    gradient is these, times `grid.coarse`, and at `outer` their products. All of a record's are zero if its gradient is
-    not finite or cannot be brought to the norm.
+    `outer`: places of weights at which the factors of gradients stand (`outer_products`). Returns integers in float32,
+    whole gradients as (b, n): the record's gradient is these, times `grid.coarse`, and at `outer` the sum of the
+    factors' products. All of a record's are zero if its gradient is not finite or cannot be brought to the norm.
     """
-    flat = [gradient.reshape(len(gradient), -1) for gradient in gradients]
+    flat = [one if place in outer else one.flatten(1) for place, one in enumerate(gradients)]
     whole, pairs = _parted(flat, outer)
-    for inputs, _ in pairs:
-        inputs.mul_(grid.input_steps).round_()
-    lengths = [_lengths(inputs, grid) for inputs, _ in pairs]
+    for pair in pairs:
+        pair.inputs.mul_(grid.input_steps).round_()
     squares = _norms(whole, flat[0]).square()
     added_by_rounding = torch.zeros_like(squares)
-    for (_, outputs), length in zip(pairs, lengths, strict=True):
-        squares += outputs.double().square().sum(dim=1) * length / grid.input_steps**2
-        added_by_rounding += outputs.shape[1] / 4.0 * length
-    # Half a step in every value of the outputs is what rounding may add to the norm of a record that is cut.
-    cut = (grid.norm - added_by_rounding.sqrt()).clamp(min=0.0) / (squares.sqrt() * _ROOM)
+    for pair in pairs:
+        squares += pair.squares(grid) / grid.input_steps**2
+        added_by_rounding += _BY_CHANCE * pair.lengths(grid).sum(dim=1)
+    cut = (grid.norm - added_by_rounding.sqrt()).clamp(min=0.0) / (squares.clamp(min=0.0).sqrt() * _ROOM)
     scale = cut.clamp(max=grid.norm / grid.clip)
     for part in whole:
         part.mul_((scale / grid.coarse).to(part.dtype)[:, None]).trunc_()
-    for _, outputs in pairs:
-        outputs.mul_((scale / grid.input_steps).to(outputs.dtype)[:, None]).round_()
+    for pair in pairs:
+        pair.outputs.mul_((scale / grid.input_steps).to(pair.outputs.dtype)[:, None, None]).round_()
     # A norm that is not a number fits nothing. Only this check bounds what a record adds, and not the scale above.
     lost = ~(_bound(whole, pairs, flat[0], grid) <= grid.norm**2)
     for part in flat:
-        part.masked_fill_(lost[:, None], 0.0)
+        part.masked_fill_(lost.view(-1, *[1] * (part.dim() - 1)), 0.0)
     return flat
 
 
@@ -114,7 +125,7 @@ def add_integers(
     integers: Sequence[torch.Tensor],
     count: int,
     grid: StepGrid,
-    outer: Collection[int] = (),
+    outer: Mapping[int, Factors] = NO_FACTORS,
 ) -> None:
     """Add the first `count` records' integers, of `to_integers`, to int64 totals (n,) of each parameter. Exact.
 
@@ -122,18 +133,20 @@ def add_integers(
     """
     for place, part in enumerate(integers):
         if place in outer:
-            inputs, outputs = part[:count].double(), integers[place + 1][:count].double()
+            own = part[:count].flatten(0, 1).double()
+            inputs, outputs = own[:, : outer[place].inputs], own[:, outer[place].inputs :]
             _add_products(totals[place].view(outputs.shape[1], inputs.shape[1]), inputs, outputs)
-            totals[place + 1].add_((outputs.sum(dim=0) * grid.input_steps).to(torch.int64))
-        elif place - 1 not in outer:
+            if outer[place].bias:
+                totals[place + 1].add_((outputs.sum(dim=0) * grid.input_steps).to(torch.int64))
+        elif part.shape[1]:
             _add_whole(totals[place], part[:count], grid.coarse)
 
 
 def _add_products(total: torch.Tensor, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
     """Add the outer products of integers (b, i) and (b, o) to the total (o, i).
 
-    Each product is at most the grid's norm, so a thousand records stay below 2^53, up to which float64 holds every
-    integer in any order of additions.
+    A record's products are at most 2^43 in all (`_MOST_PRODUCTS`), so 2^10 records stay within 2^53, up to which
+    float64 holds every integer in any order of additions.
     """
     together = max(_VALUES // inputs.shape[1], 1)
     for begin in range(0, len(total), together):
@@ -149,34 +162,60 @@ def _add_whole(total: torch.Tensor, part: torch.Tensor, coarse: int) -> None:
             total[values].add_(rows[:, values].sum(dim=0).to(torch.int64), alpha=coarse)
 
 
-def _lengths(inputs: torch.Tensor, grid: StepGrid) -> torch.Tensor:
-    """Squares of the norms of a layer's inputs as integers (b, i), with the bias as one more input, float64 (b,)."""
-    return inputs.double().square().sum(dim=1) + float(grid.input_steps**2)
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """The factors of a layer's gradients: inputs (b, T, i) and gradients at outputs (b, T, o), at T positions."""
+
+    inputs: torch.Tensor
+    outputs: torch.Tensor
+    bias: bool
+
+    def lengths(self, grid: StepGrid) -> torch.Tensor:
+        """Squares of the inputs' norms as integers, with a bias as one more input, float64 (b, T)."""
+        return self.inputs.double().square().sum(dim=2) + self._bias(grid)
+
+    def squares(self, grid: StepGrid) -> torch.Tensor:
+        """Squares of the norms of the records' gradients, float64 (b,)."""
+        if self.outputs.shape[1] == 1:
+            return self.outputs.double().square().sum(dim=(1, 2)) * self.lengths(grid)[:, 0]
+        outputs, inputs = self.outputs.double(), self.inputs.double()
+        products = (outputs @ outputs.transpose(1, 2)) * (inputs @ inputs.transpose(1, 2) + self._bias(grid))
+        return products.sum(dim=(1, 2))
+
+    def most(self, grid: StepGrid) -> torch.Tensor:
+        """Squares of the most that the records' products may be in all, float64 (b,): no norm is larger."""
+        norms = self.outputs.double().square().sum(dim=2) * self.lengths(grid)
+        return norms.sqrt().sum(dim=1).square()
+
+    def _bias(self, grid: StepGrid) -> float:
+        return float(grid.input_steps**2) if self.bias else 0.0
 
 
-def _parted(
-    flat: Sequence[torch.Tensor], outer: Collection[int]
-) -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
-    """Whole gradients, and inputs with the gradients at the outputs."""
-    whole = [part for place, part in enumerate(flat) if place not in outer and place - 1 not in outer]
-    return whole, [(flat[place], flat[place + 1]) for place in sorted(outer)]
+def _parted(flat: Sequence[torch.Tensor], outer: Mapping[int, Factors]) -> tuple[list[torch.Tensor], list[_Pair]]:
+    """Whole gradients, and factors."""
+    whole = [part for place, part in enumerate(flat) if place not in outer]
+    pairs = [
+        _Pair(flat[place][:, :, : own.inputs], flat[place][:, :, own.inputs :], own.bias)
+        for place, own in outer.items()
+    ]
+    return whole, pairs
 
 
-def _bound(
-    whole: Sequence[torch.Tensor],
-    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    like: torch.Tensor,
-    grid: StepGrid,
-) -> torch.Tensor:
+def _bound(whole: Sequence[torch.Tensor], pairs: Sequence[_Pair], like: torch.Tensor, grid: StepGrid) -> torch.Tensor:
     """At least the square of every record's norm, float64 (b,).
 
-    Products enter exactly while the sum is at most 2^53, and what has passed 2^53 stays above it. With noise the square
-    of the grid's norm is at most 2^52, so the comparison with it is exact. Whole gradients enter with `_SLACK` above
-    them. Without noise nothing is charged, and the comparison has float64's errors.
+    Products of single positions enter exactly while the sum is at most 2^53, and what has passed 2^53 stays above it.
+    With noise the square of the grid's norm is at most 2^52, so the comparison with it is exact. Sums over positions
+    enter with `_POSITION_SLACK` and whole gradients with `_SLACK` above them. Without noise nothing is charged, and the
+    comparison has float64's errors. A record whose products are too many for an exact sum has no norm that fits.
     """
     squares = (_norms(whole, like) * ((1.0 + _SLACK) * grid.coarse)).square()
-    for inputs, outputs in pairs:
-        squares += outputs.double().square().sum(dim=1) * _lengths(inputs, grid)
+    for pair in pairs:
+        own = pair.squares(grid)
+        if pair.outputs.shape[1] > 1:
+            most = pair.most(grid)
+            own = (own + _POSITION_SLACK * most).masked_fill(~(most <= _MOST_PRODUCTS**2), torch.inf)
+        squares += own  # each at least the integer that it stands for, so rounding cannot bring the sum below theirs
     return squares
 
 

@@ -35,7 +35,7 @@ class Gradients:
 
     def __init__(self, hooked: GradSampleModule, losses: Losses, grid: StepGrid, rows: int) -> None:
         self._hooked, self._losses, self._grid, self._rows = hooked, losses, grid, rows
-        self._outer = outer_weights(hooked) if isinstance(hooked, OuterProducts) else frozenset[int]()
+        self._outer = outer_weights(hooked) if isinstance(hooked, OuterProducts) else {}
         for parameter in hooked.parameters():
             if parameter.requires_grad:
                 # Autograd also makes the gradient of the whole chunk, as large as a record's. Nobody reads it.
@@ -103,8 +103,12 @@ class Gradients:
             for place, (parameter, sample) in enumerate(zip(parameters, samples, strict=True))
         ]
 
-    def _shape(self, place: int, parameter: torch.Tensor) -> torch.Size:
-        return parameter.shape[1:] if place in self._outer else parameter.shape
+    def _shape(self, place: int, parameter: torch.Tensor) -> tuple[int, ...]:
+        """Of what a record has at a parameter, if the loss does not read it."""
+        own, before = self._outer.get(place), self._outer.get(place - 1)
+        if own is not None:
+            return 1, own.inputs + len(parameter)
+        return (0,) if before is not None and before.bias else tuple(parameter.shape)
 
     def _forget(self, parameters: Sequence[Any]) -> None:
         """Remove what Opacus keeps between a forward and a backward pass, of which one may have been cut short."""

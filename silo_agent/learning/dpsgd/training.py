@@ -45,7 +45,7 @@ from silo_agent.learning.dpsgd.chunk_independence import HOSTILE, is_steady, ste
 from silo_agent.learning.dpsgd.clipping import StepGrid
 from silo_agent.learning.dpsgd.gradients import Gradients
 from silo_agent.learning.dpsgd.noise_ahead import Ahead
-from silo_agent.learning.dpsgd.outer_products import OuterProducts, is_outer
+from silo_agent.learning.dpsgd.outer_products import OuterProducts, factors_of, mark_positions, positions
 from silo_agent.learning.dpsgd.rounded_gaussian import RoundedGaussian
 from silo_agent.learning.dpsgd.sampling import PatientSampler
 from silo_agent.learning.dpsgd.schedule import learning_rate
@@ -125,6 +125,8 @@ class _Trained(nn.Module):
         self.factored = factored
         """Whether linear layers' gradients by record are kept as factors. Sealed steps have whole ones."""
         self.encoder = encoder
+        if factored and encoder.image_network is not None and encoder.image is not None:
+            mark_positions(encoder.image_network, encoder.image)
         self.prior = prior if isinstance(prior, Prior) else None
         self.heads = heads
         self._fixed = prior if isinstance(prior, FixedPrior) else None
@@ -428,9 +430,10 @@ def _bytes_per_record(trained: _Trained) -> int:
     """Memory of one record's gradients and activations."""
     weights = sum(parameter.numel() for parameter in trained.parameters())
     if trained.factored:
-        for layer in filter(is_outer, trained.modules()):
-            weight, bias = layer.parameters()
-            weights += _FACTORS * sum(weight.shape) - weight.numel() - bias.numel()
+        for layer in trained.modules():
+            if (own := factors_of(layer)) is not None:
+                kept = sum(one.numel() for one in layer.parameters())
+                weights += _FACTORS * positions(layer) * (own.inputs + len(layer.weight)) - kept  # type: ignore[arg-type]  # a tensor
     return _FLOAT * (weights + _MAPS * trained.encoder.largest_map)
 
 

@@ -63,11 +63,14 @@ class Encoder(nn.Module):
         self.row = self.width + model.bias
         """Weights in one row of a head."""
         self.image_network: nn.Module | None = None
+        self.image: tuple[int, int, int] | None = None
+        """Channels, height and width of an image, if any is read."""
         self.largest_map = 0
         """Values of the largest map that one image becomes; 0 if no image is read."""
         pixels = 0
         if data.image is not None:
             self.image_network = image_networks.build_image_network(model, data.image)
+            self.image = data.image.channels, data.image.height, data.image.width
             self.largest_map = architectures.widest(model, data.image)
             pixels = architectures.features(model, data.image)
         widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from silo_agent.learning.dpsgd import clipping
 from silo_agent.learning.dpsgd.clipping import StepGrid, add_integers, to_integers
+from silo_agent.learning.dpsgd.outer_products import Factors
 
 SHAPES = ((3, 2), (1,), (70, 65))
 
@@ -93,30 +96,34 @@ def test_sums_are_exact_in_any_order_and_of_the_first_records_alone():
     assert grid.norm == 2**20
 
 
-LAYERS = ((7, 3), (1, 5))
-"""Inputs and outputs of two linear layers, whose gradients are outer products."""
-OUTER = (1, 3)
+LAYERS = ((7, 3, 1, True), (2, 5, 4, True), (6, 4, 3, False), (3, 2, 1, False))
+"""Inputs, outputs, positions of some layers whose gradients are kept as factors, and whether they have a bias."""
+OUTER = {1: Factors(7, True), 3: Factors(2, True), 5: Factors(6, False), 6: Factors(3, False)}
+PLACES = (1, 3, 5, 6)
 
 
 def factors(rows, seed, scale=1.0):
-    """A whole gradient, and of two layers the inputs and the gradients at the outputs, of very different sizes."""
+    """A whole gradient, and factors of the layers', of very different sizes; nothing stands at a bias."""
     rng = np.random.default_rng(seed)
-    sizes = scale * 10.0 ** rng.uniform(-3, 3, (rows, 1))
-    parts = [rng.normal(size=(rows, 4)) * sizes]
-    for inputs, outputs in LAYERS:
-        parts += [rng.uniform(-1, 1, (rows, inputs)), rng.normal(size=(rows, outputs)) * sizes]
+    sizes = scale * 10.0 ** rng.uniform(-3, 3, rows)
+    parts = [rng.normal(size=(rows, 4)) * sizes[:, None]]
+    for inputs, outputs, positions, bias in LAYERS:
+        own = rng.normal(size=(rows, positions, outputs)) * sizes[:, None, None]
+        parts += [np.concatenate([rng.uniform(-1, 1, (rows, positions, inputs)), own], axis=2)]
+        parts += [np.zeros((rows, 0))] if bias else []
     return [torch.from_numpy(part.astype(np.float32)) for part in parts]
 
 
 def multiplied(parts, coarse, steps):
-    """A record's gradient over everything, (rows, n), with the bias as one more input, which is 1 or `steps`."""
-    whole, *pairs = (part.numpy().astype(object) for part in parts)
-    joined = [whole * coarse]
-    for inputs, outputs in zip(pairs[::2], pairs[1::2], strict=True):
-        ones = np.full((len(inputs), 1), steps, dtype=object)
-        joined.append(
-            (outputs[:, :, None] * np.concatenate([inputs, ones], axis=1)[:, None, :]).reshape(len(inputs), -1)
-        )
+    """A record's gradient over everything, (rows, n), with a bias as one more input, which is 1 or `steps`."""
+    joined = [parts[0].numpy().astype(object) * coarse]
+    for place, (size, _, positions, bias) in zip(PLACES, LAYERS, strict=True):
+        own = parts[place].numpy().astype(object)
+        inputs, outputs = own[:, :, :size], own[:, :, size:]
+        ones = np.full((len(own), positions, int(bias)), steps, dtype=object)
+        inputs = np.concatenate([inputs, ones], axis=2)
+        products = outputs[:, :, :, None] * inputs[:, :, None, :]
+        joined.append(products.sum(axis=1).reshape(len(own), -1))
     return np.concatenate(joined, axis=1)
 
 
@@ -160,30 +167,32 @@ def test_products_are_the_gradients_but_for_half_a_step_of_each_factor(noise):
 def test_sums_of_products_are_exact_in_any_order_and_of_the_first_records_alone():
     grid, rows = StepGrid.fine(1.0, 1.1), 1000
     parts = to_integers(factors(rows, 3, 1e3), grid, OUTER)
-    sizes = [4, *(size for inputs, outputs in LAYERS for size in (inputs * outputs, outputs))]
     order = torch.randperm(700, generator=torch.Generator().manual_seed(1))
-    exact = multiplied([part[:700] for part in parts], grid.coarse, grid.input_steps)
+    sizes = [4]
+    for inputs, outputs, _, bias in LAYERS:
+        sizes += [inputs * outputs, *([outputs] if bias else [])]
     sums = []
     for own in (parts, [torch.cat([part[:700][order], part[700:]]) for part in parts]):
         totals = [torch.full((size,), 5, dtype=torch.int64) for size in sizes]
         add_integers(totals, own, 700, grid, OUTER)
         sums.append(totals)
     assert all(map(torch.equal, *sums))
-    at, expected = 4, [exact[:, :4]]
-    for inputs, outputs in LAYERS:
-        own = exact[:, at : at + outputs * (inputs + 1)].reshape(700, outputs, inputs + 1)
-        expected += [own[:, :, :inputs].reshape(700, -1), own[:, :, inputs]]
-        at += outputs * (inputs + 1)
+    exact = multiplied([part[:700] for part in parts], grid.coarse, grid.input_steps).sum(axis=0)
+    at, expected = 4, [exact[:4]]
+    for inputs, outputs, _, bias in LAYERS:
+        own = exact[at : at + outputs * (inputs + bias)].reshape(outputs, inputs + bias)
+        expected += [own[:, :inputs].ravel(), *([own[:, inputs]] if bias else [])]
+        at += outputs * (inputs + bias)
     for total, own in zip(sums[0], expected, strict=True):
-        assert [value - 5 for value in total.tolist()] == [int(value) for value in own.sum(axis=0)]
+        assert [value - 5 for value in total.tolist()] == [int(value) for value in own]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
-@pytest.mark.parametrize("place", [0, 1, 2, 4])
-def test_a_factor_that_is_not_finite_makes_its_record_zero_and_costs_the_others_nothing(place, bad):
+@pytest.mark.parametrize(("place", "at"), [(0, (0,)), (1, (0, 0)), (1, (0, 8)), (3, (2, 1)), (3, (2, 5)), (5, (1, 0))])
+def test_a_factor_that_is_not_finite_makes_its_record_zero_and_costs_the_others_nothing(place, at, bad):
     grid, parts = StepGrid.fine(1.0, 1.0), factors(4, 2)
     wanted = to_integers([part.clone() for part in parts], grid, OUTER)
-    parts[place][1, 0] = bad
+    parts[place][(1, *at)] = bad
     found = to_integers(parts, grid, OUTER)
     product = multiplied([part[1:2] for part in found], grid.coarse, grid.input_steps)
     assert sum(int(value) ** 2 for value in product[0]) <= grid.norm**2
@@ -194,14 +203,26 @@ def test_a_factor_that_is_not_finite_makes_its_record_zero_and_costs_the_others_
 
 
 def test_products_that_are_too_long_make_a_record_zero(monkeypatch):
-    """Were the lengths wrong that the scale follows from, those of the check would not be."""
-    lengths, asked = clipping._lengths, []
+    """Were the squares wrong that the scale follows from, those of the check would not be."""
+    squares, asked = clipping._Pair.squares, []
     monkeypatch.setattr(
-        clipping, "_lengths", lambda *of: (asked.append(1) or lengths(*of)) * (0.8 if len(asked) <= len(OUTER) else 1.0)
+        clipping._Pair,
+        "squares",
+        lambda *of: (asked.append(1) or squares(*of)) * (0.8 if len(asked) <= len(OUTER) else 1.0),
     )
-    found = to_integers(
-        [part * 0 if place == 0 else part for place, part in enumerate(factors(6, 3, 1e4))],
-        StepGrid.fine(1.0, 1.0),
-        OUTER,
-    )
+    parts = [part * 0 if place == 0 else part for place, part in enumerate(factors(6, 3, 1e4))]
+    found = to_integers(parts, StepGrid.fine(1.0, 1.0), OUTER)
     assert not any(part.any() for part in found)
+
+
+def test_products_that_cancel_are_bounded_by_their_sum_and_too_many_have_no_bound():
+    """Two positions whose products are each other's opposite: nothing is left of them, however large they are."""
+    grid, outer = StepGrid.fine(1.0, 1.0), {0: Factors(1, False)}
+    for size, kept in ((2.0**10, True), (2.0**19, False)):
+        # Inputs become 256 times as large, and outputs stay as they are where the scale is 1.
+        pair = torch.tensor([[[size, size * 64], [-size, size * 64]], [[0.5, 1.0], [0.5, 1.0]]])
+        found = to_integers([pair], replace(grid, clip=2.0**60, norm=2.0**60 * grid.input_steps), outer)
+        total = torch.zeros(1, dtype=torch.int64)
+        add_integers([total], found, 1, grid, outer)
+        assert total.tolist() == [0]
+        assert bool(found[0][0].any()) is kept

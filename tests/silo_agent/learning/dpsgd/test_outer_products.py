@@ -7,13 +7,20 @@ from torch import nn
 
 from policies.refusals import Reason, Refused
 from silo_agent.learning.dpsgd.examination import require_apart
-from silo_agent.learning.dpsgd.outer_products import OuterProducts, is_outer, outer_weights, whole_gradients
+from silo_agent.learning.dpsgd.outer_products import (
+    Factors,
+    OuterProducts,
+    mark_positions,
+    outer_weights,
+    positions,
+    whole_gradients,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 
 
 class Mixed(nn.Module):
-    """Linear layers with a bias and without, a table, and a layer that stands still."""
+    """Linear layers with a bias and without, a table, and layers of which something stands still."""
 
     def __init__(self):
         super().__init__()
@@ -26,25 +33,54 @@ class Mixed(nn.Module):
         self.moved.weight.requires_grad = False
 
     def forward(self, x):
-        return self.moved(
-            self.partly(self.still(self.last(torch.tanh(self.bare(torch.tanh(self.first(self.table(x))))))))
-        )
+        x = self.last(torch.tanh(self.bare(torch.tanh(self.first(self.table(x))))))
+        return self.moved(self.partly(self.still(x)))
 
 
-def test_the_weights_of_linear_layers_whose_bias_is_trained_too_have_factors():
+class Convolved(nn.Module):
+    """Convolutions whose factors are smaller than the whole, by few positions, and such whose are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Conv2d(2, 3, 3, padding=1)
+        self.deep = nn.Conv2d(3, 40, 3, stride=4, padding=1)
+        self.bare = nn.Conv2d(40, 30, (2, 1), bias=False, dilation=(1, 2))
+        self.groups = nn.Conv2d(30, 30, 1, groups=2)
+
+    def forward(self, x):
+        return self.groups(torch.tanh(self.bare(torch.tanh(self.deep(torch.tanh(self.wide(x))))))).flatten(1)
+
+
+def test_layers_that_are_trained_whole_have_factors():
     network = Mixed()
     names = [name for name, one in network.named_parameters() if one.requires_grad]
-    outer = outer_weights(network)
-    assert {names[place] for place in outer} == {"first.weight", "last.weight"}
-    assert {names[place + 1] for place in outer} == {"first.bias", "last.bias"}
-    assert [name for name, layer in network.named_modules() if is_outer(layer)] == ["first", "last"]
+    found = {names[place]: own for place, own in outer_weights(network).items()}
+    assert found == {
+        "first.weight": Factors(4, True),
+        "bare.weight": Factors(6, False),
+        "last.weight": Factors(5, True),
+    }
+
+
+def test_convolutions_have_factors_where_these_are_smaller():
+    network = Convolved()
+    assert outer_weights(network) == {}, "nobody knows how many positions they have"
+    mark_positions(network, (2, 7, 7))
+    counts = {name: positions(layer) for name, layer in network.named_children()}
+    assert counts == {"wide": 49, "deep": 4, "bare": 2, "groups": 2}
+    names = [name for name, _ in network.named_parameters()]
+    found = {names[place]: own for place, own in outer_weights(network).items()}
+    assert found == {"deep.weight": Factors(27, True), "bare.weight": Factors(80, False)}
 
 
 @pytest.mark.parametrize("kind", [OuterProducts, GradSampleModule])
-def test_gradients_by_record_are_those_of_a_record_alone(kind):
+@pytest.mark.parametrize("made", [Mixed, Convolved])
+def test_gradients_by_record_are_those_of_a_record_alone(kind, made):
     torch.manual_seed(1)
-    network = Mixed().double()
-    x = torch.tensor([0, 2, 1, 1, 0])
+    network = made().double()
+    x = torch.tensor([0, 2, 1, 1, 0]) if made is Mixed else torch.randn(5, 2, 7, 7, dtype=torch.float64)
+    if made is Convolved:
+        mark_positions(network, (2, 7, 7))
     expected = []
     for record in range(5):
         network.zero_grad()
@@ -57,8 +93,10 @@ def test_gradients_by_record_are_those_of_a_record_alone(kind):
     assert list(found) == [name for name, one in hooked.named_parameters() if one.requires_grad]
     for samples, own in zip(found.values(), zip(*expected, strict=True), strict=True):
         torch.testing.assert_close(samples, torch.stack(own))
-    kept = [one.grad_sample.shape for one in network.first.parameters()]
-    assert kept == ([(5, 4), (5, 6)] if kind is OuterProducts else [(5, 6, 4), (5, 6)])
+    layer, kept, whole = (
+        (network.first, (5, 1, 10), (5, 6, 4)) if made is Mixed else (network.deep, (5, 4, 67), (5, 40, 3, 3, 3))
+    )
+    assert layer.weight.grad_sample.shape == (kept if kind is OuterProducts else whole)
 
 
 def test_what_the_loss_does_not_read_has_no_gradient():
@@ -67,6 +105,7 @@ def test_what_the_loss_does_not_read_has_no_gradient():
     network.bare(torch.tanh(network.first(network.table(torch.tensor([0, 1]))))).sum().backward()
     found = dict(whole_gradients(hooked))
     assert found["_module.last.weight"] is None
+    assert found["_module.last.bias"] is None
     assert found["_module.first.weight"].shape == (2, 6, 4)
 
 

@@ -566,6 +566,8 @@ def test_parts_are_smaller_where_a_record_takes_more_memory(make_study, make_rec
     wide = make_study(hidden=(300, 200))
     assert needed(wide, factored=False) == 4 * shapes.encoder_values(wide)
     assert needed(wide) == 4 * 6 * (wide.data.inputs + 300 + 300 + 200 + 200 + wide.model.representation)
+    deep = make_study(**(NETWORKS["resnet18"] | {"image": 64}))
+    assert needed(deep) < needed(deep, factored=False) / 3
     small, large = (make_study(**(NETWORKS["cnn"] | {"image": image})) for image in (16, 64))
     assert needed(large) > 10 * needed(small)
     resnet = make_study(**(NETWORKS["resnet18"] | {"image": 224}))
