@@ -162,7 +162,7 @@ def _add_whole(total: torch.Tensor, part: torch.Tensor, coarse: int) -> None:
             total[values].add_(rows[:, values].sum(dim=0).to(torch.int64), alpha=coarse)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class _Pair:
     """The factors of a layer's gradients: inputs (b, T, i) and gradients at outputs (b, T, o), at T positions."""
 
