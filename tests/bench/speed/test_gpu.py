@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.accuracy.encoder_pays import EPSILON
 from bench.speed import gpu
 from deploy.local.simulate.outcome import epsilons
 
@@ -43,4 +42,4 @@ def test_the_study_trains_an_encoder_by_hospitals_own_steps_within_its_epsilon()
     assert not study.encoder.sealed_steps
     assert study.encoder_rounds == 3
     assert study.model.hidden == (32,)
-    assert epsilons(study)["training"] <= EPSILON + 1e-6
+    assert epsilons(study)["training"] <= gpu.EPSILON + 1e-6
