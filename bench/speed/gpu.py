@@ -98,7 +98,7 @@ def _run(device: str) -> Ran:
     study_file = folder / "study.yaml"
     study_file.write_text(yaml.safe_dump(study.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
     files = dict(zip(study.silos, made.sites, strict=True))
-    policy = load_source(DEMO / "exam").policy
+    policy = load_source(DEMO / "nonlinear-30k").policy
     return federated(study_file, files, policy, folder / "federation", device=device)
 
 
@@ -107,6 +107,7 @@ def _study() -> Study:
     document = study_of("encoder", 1).model_dump(mode="json")
     own = {"sealed_steps": False, "sampling_rate": 0.1, "batch_size": 100, "rounds": 3, "steps": 30}
     document["encoder"] |= own | {"learning_rate": 0.5, "momentum": 0.0, "max_update": 2.0, "sealing": "ring32"}
+    document["model"]["random_features"] = 80  # the demo's policies let heads read 128 values
     study = Study.model_validate(document | {"name": "gpu"}, strict=False)
     return accountant.with_fields(study, planning.split(study, EPSILON, study.privacy.delta, SHARE).fields)
 
