@@ -226,3 +226,15 @@ def test_products_that_cancel_are_bounded_by_their_sum_and_too_many_have_no_boun
         add_integers([total], found, 1, grid, outer)
         assert total.tolist() == [0]
         assert bool(found[0][0].any()) is kept
+
+
+def test_the_bound_of_many_positions_lies_above_the_square_by_the_slack():
+    rng, grid = np.random.default_rng(1), StepGrid.fine(1.0, 1.0)
+    own = torch.from_numpy(rng.integers(-(2**15), 2**15, (5, 16, 9)).astype(np.float32))
+    pair = clipping._Pair(own[:, :, :6], own[:, :, 6:], bias=False)
+    bound = clipping._bound([], [pair], own, grid)
+    products = own.numpy().astype(object)
+    products = (products[:, :, 6:, None] * products[:, :, None, :6]).sum(axis=1).reshape(5, -1)
+    for found, most, row in zip(bound.tolist(), pair.most(grid).tolist(), products, strict=True):
+        exact = sum(int(value) ** 2 for value in row)
+        assert 2.0**-35 * most < found - exact < 2.0**-33 * most
