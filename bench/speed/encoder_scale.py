@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench.memory import begin_peak, resident
+from bench.speed.noise import study_of
 from bench.table import Criterion, judge
 from crypto.entropy import SystemEntropy
 from crypto.rings.ckks_secret import CkksKey
@@ -70,8 +71,8 @@ class Stages:
 def measured(hidden: tuple[int, ...], start: str) -> Stages:
     """Do everything for a tiny encoder, then measure it for this one."""
     torch.set_num_threads(1)
-    study = study_of(hidden, start)
-    run(study_of(TINY, start), Stages(1))
+    study = _study(hidden, start)
+    run(_study(TINY, start), Stages(1))
     stages = Stages(shapes.encoder_values(study))
     run(study, stages)
     return stages
@@ -124,34 +125,9 @@ def seal(study: Study, integers: NDArray[np.int64]) -> None:
         pass
 
 
-def study_of(hidden: tuple[int, ...], start: str) -> Study:
-    """A study with this encoder."""
-    return Study.model_validate(
-        {
-            "version": 1,
-            "name": "scale",
-            "purpose": "Measure what a large encoder costs.",
-            "silos": ["north", "south", "west"],
-            "min_silos": 3,
-            "data": {
-                "label": {"column": "y", "positive": [1], "negative": [0]},
-                "domain": [{"column": "d", "values": [0, 1], "names": ["a", "b"]}],
-                "features": [{"kind": "number", "column": f"x{i}", "minimum": -1, "maximum": 1} for i in range(INPUTS)],
-            },
-            "model": {"hidden": list(hidden), "representation": 16, "seed": 1, "start": start},
-            "heads": {"pooled_noise": 1.0, "domain_noise": 1.0},
-            "encoder": {
-                "steps": STEPS,
-                "sampling_rate": BATCH / RECORDS,
-                "batch_size": BATCH,
-                "learning_rate": 0.1,
-                "noise": 1.1,
-            },
-            "evaluation": {"noise": 1.0},
-            "privacy": {"delta": 1e-5, "mode": "local", "count_noise": 1.0},
-        },
-        strict=False,
-    )
+def _study(hidden: tuple[int, ...], start: str) -> Study:
+    plan = {"steps": STEPS, "sampling_rate": BATCH / RECORDS, "batch_size": BATCH}
+    return study_of(INPUTS, {"hidden": list(hidden), "representation": 16, "start": start}, plan)
 
 
 def records() -> Records:

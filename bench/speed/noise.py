@@ -12,7 +12,9 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -126,13 +128,14 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _study() -> Study:
-    features = [{"kind": "number", "column": f"x{i}", "minimum": -1, "maximum": 1} for i in range(INPUTS)]
+def study_of(inputs: int, model: Mapping[str, Any], encoder: Mapping[str, Any]) -> Study:
+    """A study of three hospitals and two domains that trains this encoder on so many columns."""
+    features = [{"kind": "number", "column": f"x{i}", "minimum": -1, "maximum": 1} for i in range(inputs)]
     return Study.model_validate(
         {
             "version": 1,
-            "name": "noise",
-            "purpose": "Measure what the noise of training costs.",
+            "name": "bench",
+            "purpose": "Measure what training costs.",
             "silos": ["north", "south", "west"],
             "min_silos": 3,
             "data": {
@@ -140,20 +143,19 @@ def _study() -> Study:
                 "domain": [{"column": "d", "values": [0, 1], "names": ["a", "b"]}],
                 "features": features,
             },
-            "model": {"hidden": list(HIDDEN), "representation": 40, "seed": 1},
+            "model": {"seed": 1, **model},
             "heads": {"pooled_noise": 1.0, "domain_noise": 1.0},
-            "encoder": {
-                "steps": STEPS,
-                "sampling_rate": BATCH / 1_000,
-                "batch_size": BATCH,
-                "learning_rate": 0.1,
-                "noise": 1.1,
-            },
+            "encoder": {"learning_rate": 0.1, "noise": 1.1, **encoder},
             "evaluation": {"noise": 1.0},
             "privacy": {"delta": 1e-5, "mode": "local", "count_noise": 1.0},
         },
         strict=False,
     )
+
+
+def _study() -> Study:
+    plan = {"steps": STEPS, "sampling_rate": BATCH / 1_000, "batch_size": BATCH}
+    return study_of(INPUTS, {"hidden": list(HIDDEN), "representation": 40}, plan)
 
 
 def _records() -> Records:

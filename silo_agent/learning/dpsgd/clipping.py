@@ -84,7 +84,7 @@ class StepGrid:
     def fine(cls, clip: float, noise: float) -> Self:
         """The grid for linear layers' gradients as outer products, among others.
 
-        A norm of 2^26, or less as above, or 2^42 without noise.
+        A norm of 2^26, or less as above, or 2^40 without noise.
         """
         return cls.of(clip, noise, most=_FINE_NORM if noise else _FREE_NORM)
 

@@ -30,6 +30,9 @@ from silo_agent.learning.encoder.draws import public_draws
 from silo_agent.learning.encoder.first_weights import even, orthogonal
 from silo_agent.learning.encoder.random_features import Beside, longest, raw_scale
 
+# Whoever lends a model's memory (`view`) may not write to it. Nobody does: what is not trained is only read and copied.
+warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+
 MIN_DEVIATION = 1e-3
 """Added to every deviation, because noise may push a raw deviation far down and a KL term must stay finite."""
 _ROWS = 65_536
@@ -260,11 +263,8 @@ def view(module: nn.Module, vector: NDArray[np.float32]) -> None:
     Raises ValueError for another length.
     """
     for parameter, part in _parts(module, vector):
-        with warnings.catch_warnings():
-            # The vector may not be written to. Nobody does: parameters that are not trained are only read and copied.
-            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-            parameter.requires_grad = False
-            parameter.set_(torch.from_numpy(part))  # type: ignore[call-overload]
+        parameter.requires_grad = False
+        parameter.set_(torch.from_numpy(part))  # type: ignore[call-overload]
 
 
 def _parts(module: nn.Module, vector: NDArray[np.float32]) -> Iterator[tuple[nn.Parameter, NDArray[np.float32]]]:
