@@ -7,7 +7,8 @@ in another order or taken from another content give `SealError`. The caller keep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -21,30 +22,46 @@ _NONCE, _TAG = 12, 16
 _PIECE = 16 << 20
 
 
-def seal(key: bytes, name: str, content: bytes, entropy: Entropy, *, piece: int = _PIECE) -> Iterator[bytes]:
-    """Yield the sealed pieces of a content: nonce (12 bytes), ciphertext, tag (16)."""
-    cipher, view = AESGCM(key), memoryview(content)
-    count = max(1, -(-len(content) // piece))
-    for place in range(count):
+def seal(key: bytes, name: str, content: Iterable[bytes], entropy: Entropy, *, piece: int = _PIECE) -> Iterator[bytes]:
+    """Yield the sealed pieces of a content, which comes in parts of any size: nonce (12 bytes), ciphertext, tag (16).
+
+    No more of it is held than two pieces and one part.
+    """
+    cipher, place = AESGCM(key), 0
+
+    def sealed(part: bytes, *, last: bool) -> bytes:
         nonce = entropy.bytes(_NONCE)
-        part = view[place * piece : (place + 1) * piece]
-        yield nonce + cipher.encrypt(nonce, bytes(part), _bound(name, place, last=place == count - 1))
+        return nonce + cipher.encrypt(nonce, part, _bound(name, place, last=last))
+
+    waiting = bytearray()
+    for part in content:
+        waiting += part
+        while len(waiting) > piece:  # what is left is the last piece, unless more comes
+            yield sealed(bytes(waiting[:piece]), last=False)
+            del waiting[:piece]
+            place += 1
+    yield sealed(bytes(waiting), last=True)
 
 
-def open_sealed(key: bytes, name: str, sealed: bytes, *, piece: int = _PIECE) -> bytes:
-    """The inverse of `seal`, for all pieces after one another. Raises `SealError`."""
-    cipher, view, whole = AESGCM(key), memoryview(sealed), piece + _NONCE + _TAG
-    count = max(1, -(-len(sealed) // whole))
-    opened = []
-    try:
-        for place in range(count):
-            part = view[place * whole : (place + 1) * whole]
-            bound = _bound(name, place, last=place == count - 1)
-            opened.append(cipher.decrypt(bytes(part[:_NONCE]), bytes(part[_NONCE:]), bound))
-    except (InvalidTag, ValueError):
-        msg = f"{name} was sealed by another key, or was changed since"
-        raise SealError(msg) from None
-    return b"".join(opened)
+def opened(key: bytes, name: str, sealed: BinaryIO, *, piece: int = _PIECE) -> Iterator[bytes]:
+    """The inverse of `seal`: yield the content piece by piece. Raises `SealError`, OSError.
+
+    Whoever uses a piece before the end must drop what came of it if a later one raises.
+    """
+    cipher, whole, place = AESGCM(key), piece + _NONCE + _TAG, 0
+    current = sealed.read(whole)
+    while True:
+        following = sealed.read(whole)
+        try:
+            bound = _bound(name, place, last=not following)
+            content = cipher.decrypt(current[:_NONCE], current[_NONCE:], bound)
+        except (InvalidTag, ValueError):
+            msg = f"{name} was sealed by another key, or was changed since"
+            raise SealError(msg) from None
+        yield content
+        if not following:
+            return
+        current, place = following, place + 1
 
 
 def _bound(name: str, place: int, *, last: bool) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.processes import FederationError
-from silo_agent.data.table import SUFFIXES
+from silo_agent.data.sources.opening import SUFFIXES
 
 MARK: Final = ".made-by-fedward-demo"
 """Stands in a folder that a demo has made."""

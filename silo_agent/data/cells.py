@@ -81,7 +81,7 @@ def identifier(cell: Cell) -> str:
 
 def _whole(trimmed: str) -> str:
     """The text of a whole number without its fraction of zeros, any other as it is."""
-    found = _ZERO_FRACTION.fullmatch(trimmed)
+    found = _ZERO_FRACTION.fullmatch(trimmed) if "." in trimmed else None
     return trimmed if found is None else found[1]
 
 
@@ -145,6 +145,11 @@ class CodeTable:
             return self._truths.get(trimmed.lower() == "true")
         return None
 
+    @property
+    def read_as_numbers(self) -> frozenset[float]:
+        """All numbers that a code may be taken for, in whatever form it is written."""
+        return frozenset(value for code in self.codes if (value := number(code)) is not None)
+
     def __str__(self) -> str:
         return "one of " + ", ".join(repr(code) for code in self.codes)
 
@@ -156,6 +161,7 @@ class OwnCodes:
         forms = [(form, meant) for own, meant in codes.items() for form in (own, number(own)) if form is not None]
         self._own = CodeTable([form for form, _ in forms])
         self._meant = [meant for _, meant in forms]
+        self.numbers = self._own.read_as_numbers
 
     def of(self, cell: Cell) -> Cell:
         """Return the study's code for a cell, None if it means "not recorded", or the cell itself if it is not listed.
@@ -172,6 +178,9 @@ class Absence:
     def __init__(self, tokens: Iterable[str], codes: Iterable[Code] = ()) -> None:
         self._tokens = frozenset(form for token in tokens for form in (token.strip(), _whole(token.strip())))
         self._codes = CodeTable(codes)
+        marks = {value for token in self._tokens if (value := number(token)) is not None}
+        self.numbers = self._codes.read_as_numbers | marks
+        """All numbers that may mean absence, in whatever form they are written."""
 
     def covers(self, cell: Cell) -> bool:
         """True for null, a Parquet NaN, a token of the file, or a code of the column.
@@ -181,6 +190,8 @@ class Absence:
         """
         if cell is None or (isinstance(cell, float) and math.isnan(cell)):
             return True
-        if not isinstance(cell, bool) and not self._tokens.isdisjoint((text(cell), _whole(text(cell)))):
-            return True
+        if not isinstance(cell, bool):
+            trimmed = text(cell)
+            if trimmed in self._tokens or _whole(trimmed) in self._tokens:
+                return True
         return self._codes.find(cell) is not None

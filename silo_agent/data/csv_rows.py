@@ -13,7 +13,8 @@ from typing import Final
 
 from silo_agent.data.errors import Unfit
 
-_MARK: Final = b"\xef\xbb\xbf"
+MARK: Final = b"\xef\xbb\xbf"
+"""Of UTF-8, as some programs write it before the first line."""
 _OPEN: Final = "unexpected end of data"
 """What `csv` says of a quote that does not close."""
 _ONE_LINE: Final = "quotes that close in their own line; keep cells of several lines in a Parquet file or a database"
@@ -26,10 +27,12 @@ def split_rows(content: bytes, delimiter: str) -> Iterator[tuple[int, list[str] 
     the first line is read as any other. A fault quotes no text of the file.
     """
     for number, line in enumerate(content.splitlines(), 1):
-        yield number, _cells(line.removeprefix(_MARK), delimiter)
+        yield number, split_line(line, delimiter)
 
 
-def _cells(line: bytes, delimiter: str) -> list[str] | Unfit:
+def split_line(line: bytes, delimiter: str) -> list[str] | Unfit:
+    """The cells of one line without its end, or its fault."""
+    line = line.removeprefix(MARK)
     try:
         # strict, because otherwise an open quote would be closed by the line's end.
         return next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])

@@ -9,12 +9,12 @@ number of images makes anything fail. `image_files` and `dicom_files` decode the
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from policies.documents.study import Image
@@ -66,14 +66,14 @@ class ImageStore:
             self._places[path] = place
         return self._places[path]
 
-    def images(self, places: Sequence[int]) -> Images:
+    def images(self, places: NDArray[np.int64]) -> Images:
         """Return all images, one per record, by their places. A place that holds no image is a black one."""
-        kept = self._levels[: max(1, len(self._paths)) if places else 0]
+        kept = self._levels[: max(1, len(self._paths)) if len(places) else 0]
         rest = tuple(self._paths[len(kept) :])
         # Not a method: the images go to other processes, and the room behind a method would go with them.
         decode = partial(_decoded, image=self._image)
         top = PixelScale.of(self._image).top
-        return Images(kept, top, np.array(places, np.int64), rest=rest, decode=decode)
+        return Images(kept, top, places, rest=rest, decode=decode)
 
     def _locate(self, cell: Cell) -> Path:
         """Return the file that a cell names. It is opened only if it lies in the folder after following links."""

@@ -7,8 +7,7 @@ inputs follow from its own cells and public constants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +21,22 @@ ABSENT = np.float32(np.nan)
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Inputs:
-    """n rows. `cells` float32 (n, features): a scaled number, `ABSENT`, or the place of a code.
+    """n rows. `cells` float32 (m, features): a scaled number, `ABSENT`, or the place of a code.
 
-    `fills` has each feature's scaled fill, NaN if it has none. Indexing by rows gives model inputs, float32 (b, d).
+    `fills` has each feature's scaled fill, NaN if it has none. `rows` (n,) says which rows of `cells` these are; None
+    if they are all. Indexing by rows gives model inputs, float32 (b, d).
     """
 
     cells: NDArray[np.float32]
     features: tuple[Feature, ...]
     fills: tuple[float, ...]
+    rows: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         self.cells.setflags(write=False)
 
     def __len__(self) -> int:
-        return len(self.cells)
+        return len(self.cells) if self.rows is None else len(self.rows)
 
     def __repr__(self) -> str:
         return "Inputs(<private>)"
@@ -43,13 +44,13 @@ class Inputs:
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d), as of the array that these are."""
-        return len(self.cells), sum(feature.width for feature in self.features)
+        return len(self), sum(feature.width for feature in self.features)
 
     def __getitem__(self, rows: Rows | int | tuple[object, ...]) -> NDArray[np.float32]:
         """Inputs of a few rows, (b, d). Any other index is one into the whole array, for files that are small."""
         if not isinstance(rows, slice | np.ndarray):
             return np.asarray(self[:][rows])  # type: ignore[index]  # numpy says what it takes
-        cells = self.cells[rows]
+        cells = self.held(rows)
         inputs = np.zeros((len(cells), self.shape[1]), np.float32)
         start = 0
         for place, (feature, fill) in enumerate(zip(self.features, self.fills, strict=True)):
@@ -69,16 +70,16 @@ class Inputs:
         """All inputs at once, for files that are small."""
         return self[:] if dtype is None else self[:].astype(dtype)  # type: ignore[call-overload]  # numpy's
 
+    def held(self, rows: Rows) -> NDArray[np.float32]:
+        """What is kept of some rows, (b, features)."""
+        return self.cells[rows] if self.rows is None else self.cells[self.rows[rows]]
+
     def subset(self, rows: Rows) -> Inputs:
-        """The same features of some rows."""
-        return Inputs(self.cells[rows], self.features, self.fills)
+        """The same features of some rows. They share their memory with the whole."""
+        all_rows = np.arange(len(self), dtype=np.int64) if self.rows is None else self.rows
+        return replace(self, rows=all_rows[rows])
 
 
 def part(inputs: NDArray[np.float32] | Inputs, rows: Rows) -> NDArray[np.float32] | Inputs:
     """Some rows, in the form in which all are."""
     return inputs.subset(rows) if isinstance(inputs, Inputs) else inputs[rows]
-
-
-def stack(columns: Sequence[NDArray[np.float32]], rows: int) -> NDArray[np.float32]:
-    """One array of the columns' cells, float32 (rows, columns)."""
-    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), np.float32)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from policies.documents.study import Label, Scale
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.cells import Cell, number
+from silo_agent.data.columns.parsing import Parser
 from silo_agent.data.errors import Unfit
 
 Floats = NDArray[np.float64]
@@ -25,8 +26,8 @@ _BACK: Final[dict[Scale, Callable[[Floats], Floats]]] = {"linear": np.asarray, "
 """From a value of the column to its scale, and from values on the scale to those of the column."""
 
 
-def place_parser(label: Label) -> Callable[[Cell], int]:
-    """Return a function that finds the place of a cell's number, and raises `Unfit` for other cells."""
+def place_parser(label: Label) -> Parser[int]:
+    """Reads the place of a cell's number. Other cells are `Unfit`."""
     minimum, maximum, scale = _range(label)
     low, high = ends(label)
 
@@ -38,7 +39,15 @@ def place_parser(label: Label) -> Callable[[Cell], int]:
         place = round((_ALONG[scale](value) - low) / (high - low) * TARGET_STEPS)
         return min(max(place, 0), TARGET_STEPS)
 
-    return parse
+    def along(values: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        fits = (values >= minimum) & (values <= maximum)
+        placed = np.full(len(values), low)
+        # NumPy's logarithm may differ from Python's in the last bit.
+        placed[fits] = [_ALONG[scale](value) for value in values[fits].tolist()]
+        places = np.rint((placed - low) / (high - low) * TARGET_STEPS)
+        return np.clip(places, 0, TARGET_STEPS).astype(np.int64), fits
+
+    return Parser(parse, along)
 
 
 def targets(places: NDArray[np.int64]) -> Floats:

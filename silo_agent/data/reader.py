@@ -11,89 +11,91 @@ with its place (`Reading.faults`). For training, whose results others see, such 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.documents.study import (
-    BINARY,
-    CategoryFeature,
-    Code,
-    DataSchema,
-    DomainColumn,
-    EnvironmentColumn,
-    Label,
-    NumericFeature,
+from policies.documents.study import Code, DataSchema
+from silo_agent.data.cells import Cell, OwnCodes, shown, text
+from silo_agent.data.columns.arrow_cells import Places, joined
+from silo_agent.data.columns.collected import Collected
+from silo_agent.data.columns.parsers import (
+    domain_parser,
+    feature_parser,
+    outcome_parser,
+    patient_parser,
+    scaled_fill,
 )
-from silo_agent.data.cells import Absence, Cell, CodeTable, OwnCodes, identifier, number, shown, text
+from silo_agent.data.columns.parsing import Parser, read_cells, read_distinct
 from silo_agent.data.errors import DataError, Faults, RecordFault, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, PixelScale
-from silo_agent.data.inputs import ABSENT, Inputs, stack
-from silo_agent.data.outcome import place_parser
+from silo_agent.data.inputs import Inputs
 from silo_agent.data.records import NOBODY, Records
-from silo_agent.data.table import Source, Table, Written, folder_of, needed_columns, read_table
+from silo_agent.data.sources.opening import OpenSource, open_source
+from silo_agent.data.table import Source, Table, Written, folder_of, needed_columns
 
 T = TypeVar("T")
-Codes = Mapping[str, Mapping[str, Code | None]]
-_FARTHEST = 1.0 + 1e-9
-"""Where rounding may put an end of a feature's range."""
+
+
+class Spellings:
+    """A file's own codes by column, which are read as what they stand for in studies."""
+
+    def __init__(self, codes: Mapping[str, Mapping[str, Code | None]]) -> None:
+        self._own = {column: OwnCodes(own) for column, own in codes.items()}
+
+    @classmethod
+    def of(cls, written: Written | None) -> Self:
+        """Those that a policy lists."""
+        return cls({} if written is None else written.codes)
+
+    def parser(self, column: str, parser: Parser[T]) -> Parser[T]:
+        """A parser of a column's cells as studies spell them, made into one of its cells as the file has them."""
+        own = self._own.get(column)
+        return parser if own is None else parser.spelt(own.of, own.numbers)
 
 
 class ColumnReader:
-    """Reads columns of one table and collects their faults. `fits` (n,) marks the rows without faults.
+    """Reads columns of one table and collects their faults. `fits` (n,) marks the rows without faults."""
 
-    `codes` has the file's own codes by column, which are read as what they stand for.
-    """
-
-    def __init__(self, table: Table, faults: Faults, codes: Codes) -> None:
-        self.table, self.faults = table, faults
+    def __init__(self, table: Table, faults: Faults, spellings: Spellings) -> None:
+        self.table, self.faults, self._spellings = table, faults, spellings
         self.fits = np.ones(len(table.rows), np.bool_)
-        self._spellings = {column: OwnCodes(own) for column, own in codes.items()}
 
-    def column(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
-        """Parse every cell of a column. A cell that does not fit becomes `instead`, and a fault is added."""
-        spelling = self._spellings.get(name)
-        if spelling is None:
-            return self.as_it_stands(name, parse, instead)
-        return self.as_it_stands(name, lambda cell: parse(spelling.of(cell)), instead)
+    def column(self, name: str, parser: Parser[T], instead: T) -> NDArray[Any]:
+        """Read every cell of a column, (n,). A cell that does not fit becomes `instead`, and a fault is added."""
+        parsed = read_cells(self.table.columns[name], self._spellings.parser(name, parser), instead)
+        for place, reason in zip(parsed.unfit.tolist(), parsed.reasons, strict=True):
+            self._describe(place, name, reason)
+        self.fits[parsed.unfit] = False
+        return parsed.values
 
-    def spelt(self, name: str) -> list[Cell]:
-        """The cells of a column, with the file's own codes read as what they stand for."""
-        spelling, cells = self._spellings.get(name), self.table.columns[name]
-        return list(cells) if spelling is None else [spelling.of(cell) for cell in cells]
+    def names(self, name: str, parse: Callable[[Cell], str]) -> tuple[Places, list[str]]:
+        """Each cell's place among the different ones, (n,), and what each of these is called.
 
-    def as_it_stands(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
-        """The same without the file's own codes: cells that say whose record it is stand for themselves."""
-        known: dict[Hashable, T | Unfit] = {}
-        parsed: list[T] = []
-        for place, (row, cell) in enumerate(zip(self.table.rows, self.table.columns[name], strict=True)):
-            key = (type(cell), cell)
-            if key not in known:
-                try:
-                    known[key] = parse(cell)
-                except Unfit as unfit:
-                    known[key] = unfit
-                except Exception as error:  # noqa: BLE001  # whatever a cell raises makes its record unfit
-                    known[key] = Unfit("a value that can be used", type(error).__name__)
-            result = known[key]
-            if isinstance(result, Unfit):
+        The file's own codes do not count: cells that say whose record it is stand for themselves. A cell that does not
+        fit is called "", and a fault is added.
+        """
+        codes, reasons, called = read_distinct(self.table.columns[name], parse)
+        wrong = np.array([reason is not None for reason in reasons], np.bool_)
+        for place in np.flatnonzero(wrong[codes]).tolist() if wrong.any() else ():
+            reason = reasons[codes[place]]
+            if reason is not None:
                 self.fits[place] = False
-                self._describe(place, row, name, cell, result)
-                result = instead
-            parsed.append(result)
-        return parsed
+                self._describe(place, name, reason)
+        return codes, [name or "" for name in called]
 
-    def _describe(self, place: int, row: int, name: str, cell: Cell, unfit: Unfit) -> None:
+    def _describe(self, place: int, name: str, unfit: Unfit) -> None:
         """Add a fault. If even that fails, because a cell cannot be shown, the record is left out all the same."""
         with suppress(Exception):
+            cell = self.table.columns[name][place]
             found = f"{shown(cell)}, {unfit.found}" if unfit.found else shown(cell)
+            row = int(self.table.rows[place])
             self.faults.add(RecordFault(self.table.file_of(place), row, name, found, unfit.expected))
 
     def finish(self) -> None:
@@ -104,17 +106,19 @@ class ColumnReader:
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """What was read: all rows, and which of them fit, `fits` (n,).
+    """What was read of `rows` rows, and which of them fit, `fits` (n,). Of `broken` more nothing could be read.
 
     Private: faults quote cells, and the numbers count patients' records. `records` are those that fit, in the same
-    order. `cells` gives a column's cells as studies spell them. `found` has what did not fit.
+    order. `cells` has the columns that were asked for beside, with the cells of all rows as they stand in the file.
+    `found` has what did not fit.
     """
 
-    table: Table
     fits: NDArray[np.bool_]
+    broken: int
     records: Records
-    cells: Callable[[str], list[Cell]]
+    cells: Mapping[str, Sequence[Cell]]
     found: Faults
+    spellings: Spellings
 
     @property
     def kept(self) -> int:
@@ -122,9 +126,14 @@ class Reading:
         return len(self.records)
 
     @property
+    def rows(self) -> int:
+        """How many rows could be read."""
+        return len(self.fits)
+
+    @property
     def left_out(self) -> int:
         """How many records do not."""
-        return self.table.broken + len(self.table.rows) - len(self.records)
+        return self.broken + self.rows - len(self.records)
 
     @property
     def faults(self) -> tuple[RecordFault, ...]:
@@ -137,8 +146,12 @@ class Reading:
         return self.found.total
 
     def texts(self, column: str) -> tuple[str, ...]:
-        """For each record that fits, what stands in a column of its file."""
-        return tuple(text(cell) for cell, fits in zip(self.table.columns[column], self.fits, strict=True) if fits)
+        """For each record that fits, what stands in a column of `cells`."""
+        return tuple(text(cell) for cell, fits in zip(self.cells[column], self.fits, strict=True) if fits)
+
+    def values(self, column: str, parser: Parser[T], instead: T) -> NDArray[Any]:
+        """What a parser gives for every cell of a column of `cells`, as studies spell them; `instead` for the unfit."""
+        return read_cells(self.cells[column], self.spellings.parser(column, parser), instead).values
 
     def whole(self) -> Records:
         """All records. Raises `DataError`, with what was found and expected by row and column, if one does not fit."""
@@ -162,7 +175,6 @@ def read_records(
     identified_by: Sequence[str] = (),
     *,
     written: Written | None = None,
-    rows: Table | None = None,
     withdrawn: Collection[str] = (),
     more: Sequence[str] = (),
     room: Levels | None = None,
@@ -180,73 +192,148 @@ def read_records(
 
     If there is no patient column, the policy's columns `identified_by` say whose record it is. Without these columns
     the records have no identity, and `split` refuses them. `written` says how the hospital writes the file; without it
-    the file is as the study says. `rows` are taken in place of those of the source, which then only says where images
-    lie. Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read or counted. `more` are
-    columns that the study need not name. Every image is decoded once here. The first are kept in `room`, which the
-    caller reserved; the others are decoded again when they are needed.
+    the file is as the study says. Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read
+    or counted. `more` are columns, which the study need not name, whose cells `Reading.cells` keeps. Every image is
+    decoded once here. The first are kept in `room`, which the caller reserved; the others are decoded again when they
+    are needed.
 
     Records are in the file's order; no record at all is a normal result. Raises `DataError` only for faults that no
     single record decides: the file is absent, unreadable or lacks a column.
     """
     faults = Faults() if faults is None else faults
-    table = (
-        read_rows(source, schema, identified_by, written=written, more=more, faults=faults) if rows is None else rows
-    )
-    schema = schema if written is None else written.schema(schema)
-    if withdrawn and (schema.patient is not None or table.identities):
-        table = table.without(withdrawn, schema.patient)
-    reader = ColumnReader(table, faults, {} if written is None else written.codes)
-    records = _fitting(reader, folder_of(source), schema, room)
-    return Reading(table, reader.fits, records, reader.spelt, faults)
+    opened = open_rows(source, schema, identified_by, written=written, more=more)
+    builder = RecordBuilder(folder_of(source), schema, written, more=more, room=room, faults=faults)
+    for table in opened.tables(opened.columns, faults):
+        builder.add(table.without(withdrawn, schema.patient))
+    return builder.reading()
 
 
-def read_rows(
+def open_rows(
     source: Source,
     schema: DataSchema,
     identified_by: Sequence[str],
     *,
     written: Written | None,
     more: Sequence[str] = (),
-    faults: Faults | None = None,
-) -> Table:
-    """The rows as they stand, of which `read_records` makes records: who keeps them reads them first.
-
-    Raises `DataError` as `read_records` does.
-    """
+) -> OpenSource:
+    """Open a source for the columns that `RecordBuilder` reads. Raises `DataError` as `read_records` does."""
     schema = schema if written is None else written.schema(schema)
     identified_by = () if schema.patient is not None else identified_by
-    needed = (*needed_columns(schema), *more)
-    return read_table(source, schema, Faults() if faults is None else faults, needed, identified_by=identified_by)
+    needed = tuple(dict.fromkeys((*needed_columns(schema), *more)))
+    return open_source(source, schema, needed, identified_by=identified_by)
 
 
-def _fitting(reader: ColumnReader, folder: Path, schema: DataSchema, room: Levels | None) -> Records:
-    """Return the records without any fault. Every column is read first, so that `reader` has all faults."""
-    labels = np.array(reader.column(schema.label.column, _outcome(schema.label), 0), np.int64)
+class RecordBuilder:
+    """Records of one table after another. Only what fits is kept, and the cells of the columns `more`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        schema: DataSchema,
+        written: Written | None,
+        *,
+        more: Sequence[str] = (),
+        room: Levels | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        schema = schema if written is None else written.schema(schema)
+        self._schema, self._more = schema, tuple(more)
+        self._spellings = Spellings.of(written)
+        self._faults = Faults() if faults is None else faults
+        self._store = None
+        if schema.image is not None:
+            self._store = ImageStore(folder, schema.image, reserve(schema.image) if room is None else room)
+        self._fits, self._inputs = Collected(np.bool_), Collected(np.float32, (len(schema.features),))
+        self._labels, self._domains, self._patients, self._environments, self._images = (
+            Collected(np.int64) for _ in range(5)
+        )
+        self._protected = Collected(np.int64, (len(schema.protected),))
+        self._identities = Identities(one_each=schema.patient is None)
+        self._cells = dict[str, list[Sequence[Cell]]]((name, []) for name in self._more)
+        self._broken = 0
+
+    def add(self, table: Table) -> None:
+        """Read the rows of one more table. Every column is read, so that each of their faults is found."""
+        reader = ColumnReader(table, self._faults, self._spellings)
+        schema, store = self._schema, self._store
+        labels = reader.column(schema.label.column, outcome_parser(schema.label), 0)
+        domains = read_domains(reader, schema)
+        environments = None
+        if schema.environment is not None:
+            parser = domain_parser(schema.environment, schema.missing, "environment")
+            environments = reader.column(schema.environment.column, parser, 0)
+        protected = read_protected(reader, schema)
+        inputs = read_inputs(reader, schema)
+        codes, names = _names(reader, schema)
+        images = None
+        if store is not None and schema.image is not None:
+            images = reader.column(schema.image.column, Parser(store.place), 0)
+        fits = reader.fits
+        self._fits.add(fits)
+        self._patients.add(self._identities.places(codes[fits], names))
+        self._inputs.add(inputs[fits])
+        self._labels.add(labels[fits])
+        self._domains.add(domains[fits])
+        for collected, rows in (
+            (self._environments, environments),
+            (self._protected, protected),
+            (self._images, images),
+        ):
+            if rows is not None:
+                collected.add(rows[fits])
+        for name, cells in self._cells.items():
+            cells.append(table.columns[name])
+        self._broken += table.broken
+
+    def reading(self) -> Reading:
+        """All that was read."""
+        schema = self._schema
+        images = None if self._store is None else self._store.images(self._images.whole())
+        records = Records(
+            Inputs(self._inputs.whole(), schema.features, tuple(map(scaled_fill, schema.features))),
+            self._labels.whole(),
+            self._domains.whole(),
+            self._patients.whole(),
+            self._identities.all(),
+            images,
+            None if schema.environment is None else self._environments.whole(),
+            self._protected.whole() if schema.protected else None,
+        )
+        cells = {name: joined(parts) for name, parts in self._cells.items()}
+        return Reading(self._fits.whole(), self._broken, records, cells, self._faults, self._spellings)
+
+
+class Identities:
+    """Numbers patients as they first come. `one_each`: every record is a patient of its own."""
+
+    def __init__(self, *, one_each: bool) -> None:
+        self._one_each = one_each
+        self._known = dict[str, int]()
+        self._each = list[str]()
+
+    def places(self, codes: Places, names: Sequence[str]) -> NDArray[np.int64]:
+        """The numbers of records' patients, (n,). `names` has the different ones, and `codes` (n,) says which it is."""
+        if self._one_each:
+            first = len(self._each)
+            self._each += (names[code] for code in codes.tolist())
+            return np.arange(first, len(self._each), dtype=np.int64)
+        present, begin = np.unique(codes, return_index=True)
+        places = np.zeros(len(names), np.int64)
+        for code in present[np.argsort(begin)].tolist():
+            places[code] = self._known.setdefault(names[code], len(self._known))
+        return places[codes]
+
+    def all(self) -> tuple[str, ...]:
+        """Every patient's identity, in the order of their numbers."""
+        return tuple(self._each if self._one_each else self._known)
+
+
+def read_domains(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64]:
+    """Return the domain of every row, (n,): the product of its factors' places."""
     domains = np.zeros(len(reader.table.rows), np.int64)
     for factor in schema.domain:
-        parts = reader.column(factor.column, domain_parser(factor, schema.missing), 0)
-        domains = domains * len(factor.names) + np.array(parts, np.int64)
-    environments = _environments(reader, schema)
-    protected = read_protected(reader, schema)
-    inputs = read_inputs(reader, schema)
-    names = _names(reader, schema)
-    images = read_images(reader, folder, schema, room)
-    fits = reader.fits
-    patients, identities = _patients([name for name, kept in zip(names, fits, strict=True) if kept], schema)
-    images = None if images is None else images.subset(fits)
-    environments = None if environments is None else environments[fits]
-    protected = None if protected is None else protected[fits]
-    return Records(
-        inputs.subset(fits), labels[fits], domains[fits], patients, identities, images, environments, protected
-    )
-
-
-def _environments(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64] | None:
-    """The environment of every row, (n,); None if the schema has no such column."""
-    if schema.environment is None:
-        return None
-    parse = domain_parser(schema.environment, schema.missing, "environment")
-    return np.array(reader.column(schema.environment.column, parse, 0), np.int64)
+        domains = domains * len(factor.names) + reader.column(factor.column, domain_parser(factor, schema.missing), 0)
+    return domains
 
 
 def read_protected(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64] | None:
@@ -254,21 +341,26 @@ def read_protected(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64
     if not schema.protected:
         return None
     parsers = ((factor, domain_parser(factor, schema.missing, "protected group")) for factor in schema.protected)
-    return np.array([reader.column(factor.column, parse, 0) for factor, parse in parsers], np.int64).T
+    return np.stack([reader.column(factor.column, parser, 0) for factor, parser in parsers], axis=1)
 
 
-def read_inputs(reader: ColumnReader, schema: DataSchema) -> Inputs:
-    """Return the features, one cell for each."""
-    columns, fills = [], []
-    for feature in schema.features:
-        if isinstance(feature, NumericFeature):
-            fill = _scaled_fill(feature)
-            parse = _number(feature, schema, fill)
-        else:
-            fill, parse = math.nan, _category(feature, schema)
-        columns.append(np.array(reader.column(feature.column, parse, 0.0), np.float32))
-        fills.append(fill)
-    return Inputs(stack(columns, len(reader.table.rows)), schema.features, tuple(fills))
+def read_inputs(reader: ColumnReader, schema: DataSchema) -> NDArray[np.float32]:
+    """Return the features' cells as `Inputs` hold them, (n, features)."""
+    inputs = np.empty((len(reader.table.rows), len(schema.features)), np.float32)
+    for place, feature in enumerate(schema.features):
+        inputs[:, place] = reader.column(feature.column, feature_parser(feature, schema), 0.0)
+    return inputs
+
+
+def read_images(reader: ColumnReader, folder: Path, schema: DataSchema) -> Images | None:
+    """Return the images that a column names, from files below `folder`; None if the schema has no such column.
+
+    There is room for the most that any study may keep.
+    """
+    if schema.image is None:
+        return None
+    store = ImageStore(folder, schema.image, reserve(schema.image))
+    return store.images(reader.column(schema.image.column, Parser(store.place), 0))
 
 
 def empty_records(schema: DataSchema) -> Records:
@@ -284,153 +376,9 @@ def empty_records(schema: DataSchema) -> Records:
     return Records(np.zeros((0, schema.inputs), np.float32), none, none, none, (), images, environments, protected)
 
 
-def _outcome(label: Label) -> Callable[[Cell], int]:
-    """Return a function that finds a cell's class, or the place of its number, and raises `Unfit` for other cells."""
-    return _class(label) if label.number is None else place_parser(label)
-
-
-def _class(label: Label) -> Callable[[Cell], int]:
-    tables = [CodeTable(codes) for codes in label.codes]
-    if label.count == BINARY:
-        negative, positive = tables
-        expected = f"{positive} (yes) or {negative} (no)"
-    else:
-        expected = "; ".join(f"{table} (class {place})" for place, table in enumerate(tables))
-
-    def parse(cell: Cell) -> int:
-        places = [place for place, table in enumerate(tables) if table.find(cell) is not None]
-        if len(places) > 1:
-            msg = f"a code of one class, but the study lists it for {len(places)}"
-            raise Unfit(msg)
-        if not places:
-            raise Unfit(expected)
-        return places[0]
-
-    return parse
-
-
-def domain_parser(
-    factor: DomainColumn | EnvironmentColumn, missing: Sequence[str], what: str = "domain"
-) -> Callable[[Cell], int]:
-    """Return a function that finds a cell's place among a factor's values, and raises `Unfit` for other cells."""
-    absence = Absence(missing)
-    codes = CodeTable(factor.values)
-
-    def parse_code(cell: Cell) -> int:
-        place = codes.find(cell)
-        if place is None:
-            raise Unfit(str(codes))
-        return place
-
-    def parse_band(cell: Cell) -> int:
-        value = None if absence.covers(cell) else number(cell)
-        if value is None:
-            msg = f"a number such as 1.5: it decides the {what}"
-            raise Unfit(msg)
-        return int(np.searchsorted(factor.edges, value, side="right"))
-
-    return parse_band if factor.edges else parse_code
-
-
-def _scaled(feature: NumericFeature, value: float) -> float:
-    """A number within the feature's range as a finite float32 in [-1, 1], or raise `ArithmeticError` or `ValueError`.
-
-    The document bounds the range so that nothing is raised. This does not rest on it.
-    """
-    low, high, placed = map(feature.along, (feature.minimum, feature.maximum, value))
-    scaled = 2.0 * (placed - low) / (high - low) - 1.0
-    if not abs(scaled) <= _FARTHEST:
-        msg = "the feature's range cannot be scaled"
-        raise FloatingPointError(msg)
-    return scaled
-
-
-def _scaled_fill(feature: NumericFeature) -> float:
-    """The scaled fill; NaN if there is none, or none that can be used."""
-    try:
-        return math.nan if feature.fill is None else _scaled(feature, feature.fill)
-    except (ArithmeticError, ValueError):
-        return math.nan
-
-
-def _number(feature: NumericFeature, schema: DataSchema, fill: float) -> Callable[[Cell], float]:
-    absence = Absence(schema.missing, feature.missing)
-
-    def parse(cell: Cell) -> float:
-        if absence.covers(cell):
-            if math.isnan(fill):
-                msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]; the study gives no fill for empty cells"
-                raise Unfit(msg)
-            return float(ABSENT)
-        value = number(cell)
-        if value is None:
-            msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like 1.5"
-            raise Unfit(msg)
-        if feature.outside == "clip":
-            value = min(max(value, feature.minimum), feature.maximum)
-        if not feature.minimum <= value <= feature.maximum:
-            msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]"
-            raise Unfit(msg)
-        return _scaled(feature, value)
-
-    return parse
-
-
-def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], float]:
-    absence = Absence(schema.missing, feature.missing)
-    codes = CodeTable(feature.values)
-
-    def parse(cell: Cell) -> float:
-        """Return the place of the cell's code; absence is the last place."""
-        place = codes.find(cell)
-        if place is not None:
-            return float(place)
-        if feature.optional and absence.covers(cell):
-            return float(len(feature.values))
-        raise Unfit(f"{codes}, or nothing" if feature.optional else str(codes))
-
-    return parse
-
-
-def read_images(reader: ColumnReader, folder: Path, schema: DataSchema, room: Levels | None = None) -> Images | None:
-    """Return the images that a column names, from files below `folder`; None if the schema has no such column.
-
-    `room` keeps as many of them as it can hold; by default there is room for the most that any study may keep.
-    """
-    if schema.image is None:
-        return None
-    store = ImageStore(folder, schema.image, reserve(schema.image) if room is None else room)
-    return store.images(reader.column(schema.image.column, store.place, 0))
-
-
-def _names(reader: ColumnReader, schema: DataSchema) -> Sequence[str]:
-    """Return for every row whose it is: the patient's identifier, or the row's own identity."""
-    if schema.patient is None:
-        return reader.table.identities or (NOBODY,) * len(reader.table.rows)
-    return reader.as_it_stands(schema.patient, patient_parser(schema.missing), "")
-
-
-def _patients(names: Sequence[str], schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    if schema.patient is None:
-        return np.arange(len(names), dtype=np.int64), tuple(names)
-    index: dict[str, int] = {}
-    patients = np.array([index.setdefault(name, len(index)) for name in names], np.int64)
-    return patients, tuple(index)
-
-
-def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
-    """Return a function that reads a patient's identifier, and raises `Unfit` if it is absent."""
-    absence = Absence(missing)
-
-    def parse(cell: Cell) -> str:
-        try:
-            name = "" if absence.covers(cell) else identifier(cell)
-        except ValueError:
-            msg = "an identifier that is text or a whole number; save the column anew as one of these"
-            raise Unfit(msg) from None
-        if not name:
-            msg = "the patient's identifier: it decides whose budget the record uses"
-            raise Unfit(msg)
-        return name
-
-    return parse
+def _names(reader: ColumnReader, schema: DataSchema) -> tuple[Places, Sequence[str]]:
+    """For every row whose it is, as its place among names: the patient's identifier, or the row's own identity."""
+    if schema.patient is not None:
+        return reader.names(schema.patient, patient_parser(schema.missing))
+    count = len(reader.table.rows)
+    return np.arange(count), reader.table.identities or (NOBODY,) * count

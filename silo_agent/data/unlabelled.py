@@ -6,8 +6,7 @@ domain is either one of the study's or unknown; the caller says whether it may b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,14 @@ from numpy.typing import NDArray
 
 from policies.documents.study import DataSchema, DomainColumn
 from silo_agent.data.cells import Absence, Cell, number, text
+from silo_agent.data.columns.parsers import domain_parser, patient_parser, scaled_fill
+from silo_agent.data.columns.parsing import Parser
 from silo_agent.data.errors import Faults, Unfit
 from silo_agent.data.images import Images
-from silo_agent.data.reader import ColumnReader, domain_parser, patient_parser, read_images, read_inputs
-from silo_agent.data.table import Written, read_table
+from silo_agent.data.inputs import Inputs
+from silo_agent.data.reader import ColumnReader, Spellings, read_images, read_inputs
+from silo_agent.data.sources.opening import read_table
+from silo_agent.data.table import Written
 
 UNKNOWN = -1
 
@@ -66,16 +69,17 @@ def read_unlabelled(
     optional = set(factors) - set(read) if unknown_allowed else set()
     faults = Faults()
     table = read_table(path, schema, faults, tuple(needed), optional)
-    reader = ColumnReader(table, faults, {} if written is None else written.codes)
+    reader = ColumnReader(table, faults, Spellings.of(written))
     domains = (
         _domains(reader, schema, lenient=unknown_allowed)
         if domain is None
         else np.full(len(reader.table.rows), domain, np.int64)
     )
-    inputs = read_inputs(reader, schema)[:]
+    inputs = Inputs(read_inputs(reader, schema), schema.features, tuple(map(scaled_fill, schema.features)))[:]
     patients = None
     if schema.patient is not None:
-        patients = tuple(reader.as_it_stands(schema.patient, patient_parser(schema.missing), ""))
+        codes, names = reader.names(schema.patient, patient_parser(schema.missing))
+        patients = tuple(names[code] for code in codes.tolist())
     images = read_images(reader, path.parent, schema)
     reader.finish()
     return Unlabelled(inputs, domains, patients, images)
@@ -87,18 +91,17 @@ def _domains(reader: ColumnReader, schema: DataSchema, *, lenient: bool) -> NDAr
     domains, known = np.zeros(rows, np.int64), np.ones(rows, bool)
     for factor in schema.domain:
         if factor.column in reader.table.columns:
-            parse = domain_parser(factor, schema.missing)
-            places = reader.column(factor.column, _or_unknown(factor, schema, parse) if lenient else parse, 0)
+            parser = domain_parser(factor, schema.missing)
+            parts = reader.column(factor.column, _or_unknown(factor, schema, parser) if lenient else parser, 0)
         else:
-            places = [UNKNOWN] * rows
-        parts = np.array(places, np.int64)
+            parts = np.full(rows, UNKNOWN, np.int64)
         known &= parts != UNKNOWN
         domains = domains * len(factor.names) + parts
     return np.where(known, domains, UNKNOWN)
 
 
-def _or_unknown(factor: DomainColumn, schema: DataSchema, parse: Callable[[Cell], int]) -> Callable[[Cell], int]:
-    """Return `parse`, but with unknown for an empty cell or an unlisted code. A band still needs a number."""
+def _or_unknown(factor: DomainColumn, schema: DataSchema, parser: Parser[int]) -> Parser[int]:
+    """The same parser, but with unknown for an empty cell or an unlisted code. A band still needs a number."""
     absence = Absence(schema.missing)
 
     def lenient(cell: Cell) -> int:
@@ -108,8 +111,8 @@ def _or_unknown(factor: DomainColumn, schema: DataSchema, parse: Callable[[Cell]
             msg = "a number such as 1.5, or nothing if the domain is unknown"
             raise Unfit(msg)
         try:
-            return parse(cell)
+            return parser.parse(cell)
         except Unfit:
             return UNKNOWN
 
-    return lenient
+    return replace(parser, parse=lenient)

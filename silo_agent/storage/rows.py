@@ -9,7 +9,7 @@ everybody on the list: a crash on the way brings nobody back. Names are never re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -143,11 +143,12 @@ class SealedRows:
         """Whether there was a first reading."""
         return self._folder.rows.exists()
 
-    def recall(self) -> bytes:
-        """What was kept. Raises `LocalFileError` if it cannot be opened, and if there was no reading."""
+    def recall(self) -> Iterator[bytes]:
+        """What was kept, in pieces. Raises `LocalFileError` if one cannot be opened, and if there was no reading."""
         path = self._folder.rows
         try:
-            return sealed_file.open_sealed(self._key(), self._name, path.read_bytes())
+            with path.open("rb") as file:
+                yield from sealed_file.opened(self._key(), self._name, file)
         except SealError:
             raise LocalFileError(_lost(path, "was sealed by another key, or was changed")) from None
         except OSError as fault:
@@ -162,12 +163,16 @@ class SealedRows:
         """
         self._withdrawn()
         if self.kept():
-            self.recall()
+            for _ in self.recall():
+                pass
         elif begun and self._had_key:
             raise LocalFileError(_lost(self._folder.rows, "is gone"))
 
-    def keep(self, content: bytes) -> None:
-        """Keep bytes durably, in place of those before. Raises `SealError`, OSError."""
+    def keep(self, content: Iterable[bytes]) -> None:
+        """Keep bytes durably, in place of those before; if they raise, those before stay. Raises `SealError`, OSError.
+
+        The content may come from `recall`.
+        """
         write_pieces(self._folder.rows, sealed_file.seal(self._key(), self._name, content, self._entropy))
         self._had_key = True
 
@@ -194,8 +199,8 @@ class SealedRows:
         return _purpose(self._folder)
 
 
-def kept_rows(files: StateFolder, holder: Callable[[], KeyHolder]) -> Iterator[bytes]:
-    """What every study keeps, for whoever only reads: nothing is made, and no key is needed if nothing is kept.
+def kept_rows(files: StateFolder, holder: Callable[[], KeyHolder]) -> Iterator[Iterator[bytes]]:
+    """What every study keeps, in pieces, for whoever only reads: nothing is made, and no key is needed without rows.
 
     Raises `SealError`, OSError, and what `holder` raises.
     """
@@ -203,7 +208,8 @@ def kept_rows(files: StateFolder, holder: Callable[[], KeyHolder]) -> Iterator[b
     for folder in map(StudyFolder, sorted(studies.iterdir()) if studies.exists() else ()):
         if folder.rows.exists():
             key = Vault(holder(), _purpose(folder), SystemEntropy()).open(folder.row_key.read_bytes())
-            yield sealed_file.open_sealed(key, _purpose(folder), folder.rows.read_bytes())
+            with folder.rows.open("rb") as file:
+                yield sealed_file.opened(key, _purpose(folder), file)
 
 
 def rows_of(folder: StudyFolder, credential: KeyHolder, entropy: Entropy) -> SealedRows:

@@ -1,3 +1,5 @@
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,16 +12,17 @@ KEY, OTHER = bytes(range(32)), bytes(32)
 
 
 def sealed(content, name="rows", piece=7, key=KEY):
-    return list(sealed_file.seal(key, name, content, SystemEntropy(), piece=piece))
+    return list(sealed_file.seal(key, name, [content], SystemEntropy(), piece=piece))
 
 
 def opened(pieces, name="rows", piece=7, key=KEY):
-    return sealed_file.open_sealed(key, name, b"".join(pieces), piece=piece)
+    return b"".join(sealed_file.opened(key, name, io.BytesIO(b"".join(pieces)), piece=piece))
 
 
-@given(st.binary(max_size=64), st.integers(1, 70))
-def test_what_is_sealed_opens_in_pieces_of_any_size(content, piece):
-    pieces = sealed(content, piece=piece)
+@given(st.lists(st.binary(max_size=30), max_size=4), st.integers(1, 70))
+def test_what_is_sealed_opens_in_pieces_of_any_size_whatever_the_parts_it_came_in(parts, piece):
+    content = b"".join(parts)
+    pieces = list(sealed_file.seal(KEY, "rows", parts, SystemEntropy(), piece=piece))
     assert opened(pieces, piece=piece) == content
     assert len(pieces) == max(1, -(-len(content) // piece))
 

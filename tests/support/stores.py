@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+
+from silo_agent.data.cells import Cell
+from silo_agent.data.sources.snapshot import unpack
 
 
 class Memory:
@@ -15,12 +18,16 @@ class Memory:
     def kept(self) -> bool:
         return self.content is not None
 
-    def recall(self) -> bytes:
+    def recall(self) -> Iterator[bytes]:
         assert self.content is not None
-        return self.content
+        return iter([self.content])
 
-    def keep(self, content: bytes) -> None:
-        self.content, self.writes = content, self.writes + 1
+    def keep(self, content: Iterable[bytes]) -> None:
+        self.content, self.writes = b"".join(content), self.writes + 1
+
+    def cells(self, column: str) -> list[Cell]:
+        """What is kept of a column."""
+        return [cell for table in unpack(self.recall()).tables for cell in table.columns[column]]
 
     def withdrawn(self) -> Collection[str]:
         return self.people

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.documents.study import DataSchema, DomainColumn, Feature
 from silo_agent.data.cells import Absence, Cell, CodeTable, number
-from silo_agent.data.errors import Faults, RecordFault, Unfit
+from silo_agent.data.columns.parsers import domain_parser
+from silo_agent.data.columns.parsing import Floats, Parser
+from silo_agent.data.errors import Faults, RecordFault
 from silo_agent.data.profiling import leaks
-from silo_agent.data.reader import Reading, domain_parser, read_records
+from silo_agent.data.reader import Reading, read_records
 from silo_agent.data.table import Source, Written, needed_columns
 
 UNKNOWN: Final = "unknown"
@@ -90,9 +94,12 @@ def profile(
 ) -> Profile:
     """Read the records as for training, and count. Raises `DataError`, and `RecordError` for a database."""
     faults = _ByColumn()
-    reading = read_records(source, schema, identified_by, faults=faults, written=written, withdrawn=withdrawn)
+    needed = needed_columns(schema)
+    reading = read_records(
+        source, schema, identified_by, faults=faults, written=written, withdrawn=withdrawn, more=needed
+    )
     schema = written.schema(schema)
-    records, rows = reading.records, len(reading.table.rows)
+    records, rows = reading.records, reading.rows
     labels = leaks.above_median(records.labels) if schema.label.number is not None else records.labels
     parts = _parts(reading, schema)
     columns = tuple(
@@ -102,13 +109,13 @@ def profile(
             _missing(reading, schema, name),
             leaks.gives_away(parts[name], labels, records.patients) if name in parts else None,
         )
-        for name in needed_columns(schema)
+        for name in needed
     )
     return Profile(
-        rows + reading.table.broken,
+        rows + reading.broken,
         len(records),
-        rows - len(records) + reading.table.broken,
-        reading.table.broken,
+        rows - len(records) + reading.broken,
+        reading.broken,
         len(np.unique(records.patients)),
         columns,
         _domains(reading, schema),
@@ -119,47 +126,52 @@ def _parts(reading: Reading, schema: DataSchema) -> dict[str, leaks.Places]:
     """The part of every fitting record in each column that a model sees, or that decides which head it has."""
     found: dict[str, leaks.Places] = {}
     for factor in schema.domain:
-        found[factor.column] = np.array(_placed(reading, factor, schema), np.int64)[reading.fits]
+        found[factor.column] = _placed(reading, factor, schema)[reading.fits]
     for feature in schema.features:
-        cells = [cell for cell, fits in zip(reading.cells(feature.column), reading.fits, strict=True) if fits]
-        found[feature.column] = _values(cells, feature, schema)
+        found[feature.column] = _values(reading, feature, schema)
     return found
 
 
-def _values(cells: Sequence[Cell], feature: Feature, schema: DataSchema) -> leaks.Places:
+def _values(reading: Reading, feature: Feature, schema: DataSchema) -> leaks.Places:
     if feature.kind == "category":
         codes = CodeTable(feature.values)
-        places = (codes.find(cell) for cell in cells)
-        return np.array([-1 if place is None else place for place in places], np.int64)
+
+        def place(cell: Cell) -> int:
+            found = codes.find(cell)
+            return -1 if found is None else found
+
+        return reading.values(feature.column, Parser(place), -1)[reading.fits]
     absence = Absence(schema.missing, feature.missing)
-    values = [None if absence.covers(cell) else number(cell) for cell in cells]
-    return leaks.parted(np.array([np.nan if value is None else value for value in values], np.float64))
+
+    def value(cell: Cell) -> float:
+        found = None if absence.covers(cell) else number(cell)
+        return math.nan if found is None else found
+
+    parser = Parser(value, lambda values: (values, np.ones(len(values), np.bool_)), absence.numbers)
+    return leaks.parted(reading.values(feature.column, parser, math.nan)[reading.fits])
 
 
 def _missing(reading: Reading, schema: DataSchema, name: str) -> int:
     codes = next((feature.missing for feature in schema.features if feature.column == name), ())
     absence = Absence(schema.missing, codes)
-    return sum(absence.covers(cell) for cell in reading.cells(name))
+
+    def along(values: Floats) -> tuple[leaks.Places, NDArray[np.bool_]]:
+        return np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
+
+    parser = Parser(lambda cell: int(absence.covers(cell)), along, absence.numbers)
+    return int(reading.values(name, parser, 0).sum())
 
 
-def _placed(reading: Reading, factor: DomainColumn, schema: DataSchema) -> list[int]:
+def _placed(reading: Reading, factor: DomainColumn, schema: DataSchema) -> leaks.Places:
     """The place of every row's value among the factor's; -1 if it does not fit."""
-    parse = domain_parser(factor, schema.missing)
-    return [_or_none(parse, cell) for cell in reading.cells(factor.column)]
-
-
-def _or_none(parse: Callable[[Cell], int], cell: Cell) -> int:
-    try:
-        return parse(cell)
-    except Unfit:
-        return -1
+    return reading.values(factor.column, domain_parser(factor, schema.missing), -1)
 
 
 def _domains(reading: Reading, schema: DataSchema) -> tuple[Domain, ...]:
-    places = np.zeros(len(reading.table.rows), np.int64)
+    places = np.zeros(reading.rows, np.int64)
     known = np.ones(len(places), np.bool_)
     for factor in schema.domain:
-        part = np.array(_placed(reading, factor, schema), np.int64)
+        part = _placed(reading, factor, schema)
         known &= part >= 0
         places = places * len(factor.names) + part
     records, out = reading.records, ~reading.fits
@@ -168,5 +180,5 @@ def _domains(reading: Reading, schema: DataSchema) -> tuple[Domain, ...]:
         own = records.domains == place
         patients = len(np.unique(records.patients[own]))
         found.append(Domain(name, int(own.sum()), patients, int((out & known & (places == place)).sum())))
-    lost = int((out & ~known).sum()) + reading.table.broken
+    lost = int((out & ~known).sum()) + reading.broken
     return (*found, Domain(UNKNOWN, 0, 0, lost)) if lost else tuple(found)

@@ -3,28 +3,39 @@
 Guarantees: the first reading of a study keeps its rows, as the hospital wrote them and with how it wrote them; every
 later one reads what was kept, whatever became of the file or the database. A person who withdraws is in no later
 reading. The rows are kept as bytes that `SnapshotStore` seals. Images are not kept: rows name their files, which must
-stay.
+stay. Rows are kept and read some thousands at a time, so memory does not follow from how many there are.
+
+The bytes: a mark; then frames, each with its length before it. The first says in JSON how the hospital wrote the rows
+and which column names a patient; every other has some rows in Arrow's stream format, each column with its own type.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from policies.documents.study import DataSchema
 from silo_agent.data.cells import Cell
+from silo_agent.data.columns.arrow_cells import ArrowCells
+from silo_agent.data.errors import Faults
 from silo_agent.data.images import Levels
-from silo_agent.data.reader import read_records, read_rows
+from silo_agent.data.reader import RecordBuilder, open_rows
 from silo_agent.data.records import Records
-from silo_agent.data.table import Source, Table, Written
+from silo_agent.data.table import Source, Table, Written, folder_of
 
+_MARK: Final = b"fedward rows 2\n"
+_LENGTH: Final = 8
 _META: Final = b"fedward rows"
-_ROWS, _IDENTITIES, _FILES, _COLUMN = "rows", "identities", "files", "column "
+"""Under which version 0.6, whose bytes are one Arrow stream, kept the first frame."""
+_FORM, _JSON = b"fedward cells", b"json"
+_ROWS, _IDENTITIES, _COLUMN = "rows", "identities", "column "
 
 
 class SnapshotStore(Protocol):
@@ -34,16 +45,16 @@ class SnapshotStore(Protocol):
         """Whether there was a first reading."""
         ...
 
-    def recall(self) -> bytes:
-        """What was kept. Raises `LocalFileError` if it cannot be opened, or if there was no reading."""
+    def recall(self) -> Iterator[bytes]:
+        """What was kept, in pieces. Raises `LocalFileError` if one cannot be opened, or if there was no reading."""
         ...
 
     def require_whole(self, *, begun: bool) -> None:
         """Raise `LocalFileError` if what was kept cannot be opened, or is gone though the study has begun."""
         ...
 
-    def keep(self, content: bytes) -> None:
-        """Keep bytes durably and sealed, in place of those before."""
+    def keep(self, content: Iterable[bytes]) -> None:
+        """Keep bytes durably and sealed, in place of those before. If they raise, those before stay."""
         ...
 
     def withdrawn(self) -> Collection[str]:
@@ -59,6 +70,18 @@ class SnapshotStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class KeptRows:
+    """What was kept: how the hospital wrote the rows, the column that names a patient, and the rows, table by table."""
+
+    written: Written | None
+    patient: str | None
+    tables: Iterator[Table]
+
+    def __repr__(self) -> str:
+        return "KeptRows(<private>)"
+
+
 def read_begun(
     source: Source,
     schema: DataSchema,
@@ -70,17 +93,36 @@ def read_begun(
 ) -> Records:
     """The fitting records (`reader.read_records`) of the rows that the study began with, kept at the first reading.
 
-    Raises `DataError` at the first reading alone; `LocalFileError` if what was kept cannot be opened; OSError.
+    Whoever withdraws a person meanwhile waits. Raises `DataError` and `RecordError` at the first reading alone;
+    `LocalFileError` if what was kept cannot be opened; OSError.
     """
-    fresh = None if store.kept() else read_rows(source, schema, identified_by, written=written)
     with store.alone():
-        if fresh is not None and not store.kept():
-            store.keep(pack(fresh.without(store.withdrawn(), schema.patient), written, schema.patient))
-        table, written, patient = unpack(store.recall())
-        left = table.without(store.withdrawn(), patient)
-        if len(left.rows) < len(table.rows):  # a withdrawal was cut off
-            store.keep(pack(left, written, patient))
-    return read_records(source, schema, rows=left, room=room, written=written).records
+        people = store.withdrawn()
+        if not store.kept():
+            opened = open_rows(source, schema, identified_by, written=written)
+            tables = opened.tables(opened.columns, Faults())
+            builder = RecordBuilder(folder_of(source), schema, written, room=room)
+            store.keep(pack(_also(builder, tables, people, schema.patient), written, schema.patient))
+            return builder.reading().records
+        kept, cut_off = unpack(store.recall()), False
+        builder = RecordBuilder(folder_of(source), schema, kept.written, room=room)
+        for table in kept.tables:
+            left = table.without(people, kept.patient)
+            cut_off |= len(left.rows) < len(table.rows)
+            builder.add(left)
+        if cut_off:  # a withdrawal was cut off
+            forget(store, people)
+    return builder.reading().records
+
+
+def _also(
+    builder: RecordBuilder, tables: Iterable[Table], people: Collection[str], patient: str | None
+) -> Iterator[Table]:
+    """The rows of everybody else; the builder gets those that can be kept."""
+    for table in tables:
+        left = keepable(table.without(people, patient))
+        builder.add(left)
+        yield left
 
 
 def forget(store: SnapshotStore, people: Collection[str]) -> int:
@@ -90,56 +132,111 @@ def forget(store: SnapshotStore, people: Collection[str]) -> int:
     """
     if not store.kept():
         return 0
-    table, written, patient = unpack(store.recall())
-    left = table.without(people, patient)
-    removed = len(table.rows) - len(left.rows)
+    kept = unpack(store.recall())
+    removed = sum(len(table.rows) - len(table.without(people, kept.patient).rows) for table in kept.tables)
     if removed:
-        store.keep(pack(left, written, patient))
+        kept = unpack(store.recall())
+        left = (table.without(people, kept.patient) for table in kept.tables)
+        store.keep(pack(left, kept.written, kept.patient))
     return removed
 
 
-def pack(table: Table, written: Written | None, patient: str | None) -> bytes:
-    """Rows as bytes (Arrow's stream format). `patient` is the column that names a row's patient, if one does.
+def pack(tables: Iterable[Table], written: Written | None, patient: str | None) -> Iterator[bytes]:
+    """Rows (of `keepable`) as bytes, in pieces. `patient` is the column that names a row's patient, if one does."""
+    meta = {"written": None if written is None else asdict(written), "patient": patient}
+    yield _MARK + _framed(json.dumps(meta).encode())
+    for table in tables:
+        yield _framed(_rows(table))
 
-    A row with a cell that cannot be kept is left out, as one that cannot be read.
-    """
-    packed = {name: _Packed(cells) for name, cells in table.columns.items()}
-    bad = {place for column in packed.values() for place in column.bad}
-    if bad:
-        return pack(table.at([place for place in range(len(table.rows)) if place not in bad]), written, patient)
-    meta = {
-        "file": table.file,
-        "broken": table.broken,
-        "written": None if written is None else asdict(written),
-        "patient": patient,
-    }
-    arrays = {_COLUMN + name: column.array() for name, column in packed.items()}
-    arrays[_ROWS] = pa.array(table.rows, pa.int64())
-    for name, texts in ((_IDENTITIES, table.identities), (_FILES, table.files)):
-        if texts:
-            arrays[name] = _Packed(texts).array()
-    content = pa.table(arrays).replace_schema_metadata({_META: json.dumps(meta)})
+
+def _framed(content: bytes) -> bytes:
+    return len(content).to_bytes(_LENGTH, "big") + content
+
+
+def _rows(table: Table) -> bytes:
+    """The cells of rows, and whose each is."""
+    arrays, fields = list[pa.Array](), list[pa.Field]()
+    for name, cells in table.columns.items():
+        typed = isinstance(cells, ArrowCells)
+        array = cells.array if isinstance(cells, ArrowCells) else _Packed(cells).array()
+        arrays.append(array)
+        fields.append(pa.field(_COLUMN + name, array.type, metadata=None if typed else {_FORM: _JSON}))
+    numbers = pa.array(np.asarray(table.rows, np.int64))
+    arrays.append(numbers)
+    fields.append(pa.field(_ROWS, numbers.type))
+    if table.identities:
+        arrays.append(pa.array(table.identities, pa.large_string()))
+        fields.append(pa.field(_IDENTITIES, pa.large_string()))
+    content = pa.record_batch(arrays, schema=pa.schema(fields, {_META: table.file}))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, content.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(content)
+        writer.write_batch(content)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def unpack(content: bytes) -> tuple[Table, Written | None, str | None]:
-    """Inverse of `pack`."""
+def keepable(table: Table) -> Table:
+    """The table without rows that have a cell that cannot be kept: they are left out as those that cannot be read."""
+    mixed = (cells for cells in table.columns.values() if not isinstance(cells, ArrowCells))
+    bad = {place for cells in mixed for place in _Packed(cells).bad}
+    return table.at(np.setdiff1d(np.arange(len(table.rows)), list(bad))) if bad else table
+
+
+def unpack(content: Iterable[bytes]) -> KeptRows:
+    """Inverse of `pack`, and of what version 0.6 kept."""
+    pieces = iter(content)
+    start = b""
+    for piece in pieces:
+        start += piece
+        if len(start) >= len(_MARK):
+            break
+    if not start.startswith(_MARK):
+        return _of_version_0_6(b"".join(chain([start], pieces)))
+    frames = _frames(chain([start.removeprefix(_MARK)], pieces))
+    meta: dict[str, Any] = json.loads(next(frames))
+    return KeptRows(_written(meta), meta["patient"], map(_table, frames))
+
+
+def _frames(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= _LENGTH:
+            end = _LENGTH + int.from_bytes(waiting[:_LENGTH], "big")
+            if len(waiting) < end:
+                break
+            yield bytes(waiting[_LENGTH:end])
+            del waiting[:end]
+
+
+def _table(frame: bytes) -> Table:
+    found = pa.ipc.open_stream(frame).read_all()
+    columns: dict[str, Sequence[Cell]] = {}
+    for field in found.schema:
+        if field.name.startswith(_COLUMN):
+            column = found.column(field.name)
+            packed = (field.metadata or {}).get(_FORM) == _JSON
+            own = _unpacked(column) if packed else ArrowCells(pa.concat_arrays(column.chunks))
+            columns[field.name.removeprefix(_COLUMN)] = own
+    identities = found.column(_IDENTITIES).to_pylist() if _IDENTITIES in found.column_names else ()
+    file = found.schema.metadata[_META].decode()
+    return Table(file, columns, found.column(_ROWS).to_numpy(), tuple(identities))
+
+
+def _of_version_0_6(content: bytes) -> KeptRows:
     found = pa.ipc.open_stream(content).read_all()
     meta: dict[str, Any] = json.loads(found.schema.metadata[_META])
     columns = {name: _unpacked(found.column(name)) for name in found.column_names if name != _ROWS}
-    written = None if meta["written"] is None else Written.parse(meta["written"])
     table = Table(
         meta["file"],
         {name.removeprefix(_COLUMN): cells for name, cells in columns.items() if name.startswith(_COLUMN)},
-        found.column(_ROWS).to_pylist(),
+        found.column(_ROWS).to_numpy(),
         tuple(str(cell) for cell in columns.get(_IDENTITIES, ())),
-        meta["broken"],
-        [str(cell) for cell in columns.get(_FILES, ())],
     )
-    return table, written, meta["patient"]
+    return KeptRows(_written(meta), meta["patient"], iter([table]))
+
+
+def _written(meta: dict[str, Any]) -> Written | None:
+    return None if meta["written"] is None else Written.parse(meta["written"])
 
 
 class _Packed:

@@ -39,6 +39,8 @@ _PREPARES: Final = ("mysql", "mariadb")
 _CONNECT_SECONDS: Final = 10
 _MOST_BYTES: Final = 4096
 _SHOWN: Final = 200
+ROWS: Final = 1 << 13
+"""Rows that are fetched at once."""
 
 
 class SqlError(SiloError):
@@ -79,11 +81,16 @@ def columns(source: SqlSource) -> list[str]:
             raise SqlError(_said(error), expected) from None
 
 
-def rows(source: SqlSource) -> list[tuple[Any, ...]]:
-    """All rows of the result. Raises `RecordError`."""
+def rows(source: SqlSource, at_once: int = ROWS) -> Iterator[list[tuple[Any, ...]]]:
+    """All rows of the result, so many at once. Raises `RecordError`.
+
+    A driver that can leave the others at the database does so.
+    """
     try:
         with _connected(source) as connection:
-            return [tuple(row) for row in connection.exec_driver_sql(source.statement).all()]
+            result = connection.execution_options(stream_results=True).exec_driver_sql(source.statement)
+            for part in result.partitions(at_once):
+                yield [tuple(row) for row in part]
     except SqlError as error:
         raise RecordError(error.found) from None
     except Exception as error:  # noqa: BLE001  # as above

@@ -90,9 +90,8 @@ def digest_of(cohort: Records, model: str, silos: int) -> builtins.bytes:
 
 
 def _parts(cohort: Records) -> Iterator[tuple[str, Iterator[builtins.bytes]]]:
-    inputs = cohort.inputs.cells if isinstance(cohort.inputs, Inputs) else cohort.inputs
-    arrays: dict[str, NDArray[Any] | None] = {
-        "inputs": inputs,
+    arrays: dict[str, NDArray[Any] | Inputs | None] = {
+        "inputs": cohort.inputs,
         "labels": cohort.labels,
         "domains": cohort.domains,
         "patients": cohort.patients,
@@ -107,8 +106,10 @@ def _parts(cohort: Records) -> Iterator[tuple[str, Iterator[builtins.bytes]]]:
         yield "images", (canonical("image", content) for content in cohort.images.contents())
 
 
-def _laid_out(array: NDArray[Any]) -> Iterator[builtins.bytes]:
-    yield canonical("array", str(array.dtype.newbyteorder("<")), *array.shape)
+def _laid_out(array: NDArray[Any] | Inputs) -> Iterator[builtins.bytes]:
+    held = array.held(slice(0)) if isinstance(array, Inputs) else array
+    yield canonical("array", str(held.dtype.newbyteorder("<")), len(array), *held.shape[1:])
     for begin in range(0, len(array), _ROWS):
-        piece = array[begin : begin + _ROWS]
+        rows = slice(begin, begin + _ROWS)
+        piece = array.held(rows) if isinstance(array, Inputs) else array[rows]
         yield piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes()

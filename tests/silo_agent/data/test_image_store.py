@@ -24,7 +24,7 @@ def schema(**changes):
 
 def read(folder, *cells, **changes):
     store = ImageStore(folder, schema(**changes), reserve(schema(**changes), len(set(cells))))
-    return store.images([store.place(cell) for cell in cells])
+    return store.images(np.array([store.place(cell) for cell in cells], np.int64))
 
 
 def refusal(folder, cell):
@@ -188,7 +188,7 @@ def sample(folder, count=5):
 
 def store_of(folder, cells, room):
     store = ImageStore(folder, schema(), reserve(schema(), room))
-    return store.images([store.place(cell) for cell in cells])
+    return store.images(np.array([store.place(cell) for cell in cells], np.int64))
 
 
 @pytest.mark.parametrize("room", [1, 2, 5])
@@ -230,7 +230,7 @@ def test_no_number_of_distinct_cells_asks_for_more_memory(tmp_path, monkeypatch)
         path.write_text("\n".join([SCANS, *rows]) + "\n")
         asked.clear()
         assert len(read_records(path, scans_schema()).records) == 0
-        assert [shape for shape in asked if np.ndim(shape)] == [(image_store.ROOM_BYTES // 64, 1, 8, 8)]
+        assert [shape for shape in asked if np.size(shape) == 4] == [(image_store.ROOM_BYTES // 64, 1, 8, 8)]
 
 
 @pytest.mark.parametrize("room", [2, 1000])

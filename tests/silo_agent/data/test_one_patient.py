@@ -22,7 +22,7 @@ from silo_agent.data import dicom_files
 from silo_agent.data.cells import MAX_TEXT
 from silo_agent.data.images import PixelScale
 from silo_agent.data.reader import read_records
-from silo_agent.data.sources.snapshot import forget, read_begun, unpack
+from silo_agent.data.sources.snapshot import forget, read_begun
 from silo_agent.data.table import Written, name_of
 from support.hostile_bytes import PIECES
 from support.images import write_png
@@ -374,4 +374,4 @@ def test_of_a_withdrawal(tmp_path, ward, schema):
         cut = Memory([name], whole.content)
         for store in (Memory([name]), late, cut):
             assert read(store) == expected
-            assert name not in unpack(store.content)[0].columns["id"]
+            assert name not in store.cells("id")

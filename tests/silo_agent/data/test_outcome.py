@@ -14,7 +14,7 @@ EVERY = pytest.mark.parametrize("label", [DAYS, DOSE, VISITS])
 
 @EVERY
 def test_a_number_has_the_nearest_place_on_its_scale_and_comes_back_in_its_unit(label):
-    place = place_parser(label)
+    place = place_parser(label).parse
     assert [place(label.minimum), place(str(label.maximum))] == [0, TARGET_STEPS]
     values = np.random.default_rng(0).uniform(label.minimum, label.maximum, 200)
     found = targets(np.array([place(value) for value in values.tolist()]))
@@ -30,7 +30,7 @@ def test_a_number_has_the_nearest_place_on_its_scale_and_comes_back_in_its_unit(
 @pytest.mark.parametrize("cell", ["", None, "-0.5", "100.01", "yes", "nan", True])
 def test_other_cells_are_unfit(label, cell):
     with pytest.raises(Unfit) as caught:
-        place_parser(label)(cell)
+        place_parser(label).parse(cell)
     assert f"a number in [{label.minimum:g}, {label.maximum:g}]" in caught.value.expected
 
 

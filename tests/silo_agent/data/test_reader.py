@@ -9,8 +9,10 @@ import pytest
 
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
+from silo_agent.data.columns.parsers import _scaled, patient_parser
+from silo_agent.data.columns.parsing import Parser
 from silo_agent.data.errors import DataError, Faults, Reasons, Unfit
-from silo_agent.data.reader import ColumnReader, _scaled, empty_records, patient_parser, read_records
+from silo_agent.data.reader import ColumnReader, Spellings, empty_records, read_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Table, Written
 from support.images import study_document, write_png, write_sites
@@ -86,8 +88,8 @@ def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
 def test_whatever_a_cell_raises_leaves_its_record_out_alone():
     """A parser that stumbles over one cell must not cost the others their records."""
     faults = Faults()
-    reader = ColumnReader(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, {})
-    assert reader.column("x", lambda cell: 8 / cell, -1.0) == [2.0, -1.0, 4.0, -1.0]
+    reader = ColumnReader(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, Spellings({}))
+    assert reader.column("x", Parser(lambda cell: 8 / cell), -1.0).tolist() == [2.0, -1.0, 4.0, -1.0]
     assert reader.fits.tolist() == [True, False, True, False]
     (first, *_) = faults.first()
     assert (first.row, first.found, first.expected) == (3, "0, ZeroDivisionError", "a value that can be used")
@@ -553,10 +555,13 @@ def test_some_records_are_enough_and_none_of_some_is_an_error(read, tmp_path):
 def test_a_column_is_spelt_as_the_study_means_it(read, tmp_path):
     read(*SAME_ROWS)
     path = tmp_path / "site.csv"
-    plain = read_records(path, make_schema()).cells("age")
-    own = read_records(path, make_schema(), written=Written(",", (), None, {"age": {"50": "70"}})).cells("age")
-    assert "50" in plain
-    assert own == ["70" if cell == "50" else cell for cell in plain]
+    written = Written(",", (), None, {"age": {"50": "70"}})
+    plain = read_records(path, make_schema(), more=("age",))
+    own = read_records(path, make_schema(), written=written, more=("age",))
+    assert "50" in plain.texts("age")
+    assert own.texts("age") == plain.texts("age"), "as it stands"
+    ages = [reading.values("age", Parser(float), 0.0).tolist() for reading in (plain, own)]
+    assert ages[1] == [70.0 if age == 50.0 else age for age in ages[0]]
 
 
 @pytest.mark.parametrize("value", [-1e300, 1e300])

@@ -9,10 +9,11 @@ import pytest
 
 from policies.documents.policy import Policy
 from silo_agent.config import SqlSource
-from silo_agent.data import table as table_module
 from silo_agent.data.errors import DataError, Faults
 from silo_agent.data.reader import read_records
-from silo_agent.data.table import Table, Written, needed_columns, read_table
+from silo_agent.data.sources import opening
+from silo_agent.data.sources.opening import read_table
+from silo_agent.data.table import Table, Written, identity_of, needed_columns
 from support.small_cohort import policy_document
 from support.studies import tiny_study
 
@@ -59,10 +60,13 @@ def test_a_folder_without_data_says_so(tmp_path):
 
 def test_a_row_without_an_identity_is_left_out_and_counted():
     """Also where it stands among others of a folder."""
-    table = Table("ward", {"id": ["a", "b", "c"]}, [2, 3, 4], broken=1, files=["1.csv", "1.csv", "2.csv"])
-    left = table.identified(["x", None, "z"])
-    assert (left.columns, left.rows, left.files) == ({"id": ["a", "c"]}, [2, 4], ["1.csv", "2.csv"])
-    assert (left.identities, left.broken) == (("x", "z"), 2)
+    cells = ["a", float(2**60) * 1j, "c"]
+    table = Table("ward", {"id": cells}, [2, 3, 4], broken=1, files=["1.csv", "1.csv", "2.csv"])
+    faults = Faults()
+    left = table.identified(["id"], faults)
+    assert (left.columns, list(left.rows), left.files) == ({"id": ["a", "c"]}, [2, 4], ["1.csv", "2.csv"])
+    assert (left.identities, left.broken) == ((identity_of(["a"]), identity_of(["c"])), 2)
+    assert [(one.file, one.row, one.found) for one in faults.first()] == [("1.csv", 3, "TypeError")]
 
 
 def test_people_are_taken_out_by_their_column_or_else_by_what_identifies_a_row():
@@ -102,7 +106,7 @@ def test_a_file_of_another_form_is_refused_by_one_sentence(tmp_path, monkeypatch
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setitem(table_module._FORMATS, ".csv", fail)
+    monkeypatch.setitem(opening._FORMATS, ".csv", fail)
     assert (refused(path).found, refused(path).expected) == ("an unreadable file (OSError)", "a readable file")
 
 
@@ -135,7 +139,7 @@ def test_a_row_of_a_database_that_has_no_form_as_cells_is_left_out_and_named(tmp
             raise ValueError(value)
         return value
 
-    monkeypatch.setattr(table_module, "plain", plain)
+    monkeypatch.setattr(opening, "plain", plain)
     source, faults = SqlSource(url=f"sqlite:///{tmp_path}/ward.sqlite3", statement="SELECT * FROM stay"), Faults()
     read = read_table(source, SCHEMA, faults, needed=("patient", "age"))
     assert (list(read.columns["patient"]), list(read.rows), read.broken) == (["p1", "p3"], [1, 3], 1)

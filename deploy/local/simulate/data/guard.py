@@ -24,8 +24,9 @@ from deploy.local.simulate.data.likeness import Columns, alike, as_cell, columns
 from deploy.local.simulate.errors import SimulationError
 from silo_agent.config import AgentConfig, NamedData, SqlSource, named_data
 from silo_agent.data.sources import sql
+from silo_agent.data.sources.opening import SUFFIXES
 from silo_agent.data.sources.snapshot import unpack
-from silo_agent.data.table import SUFFIXES
+from silo_agent.data.table import Table
 from silo_agent.errors import SiloError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import kept_rows
@@ -117,7 +118,7 @@ def _result(source: SqlSource) -> Columns | None:
     if source.file is None:
         return None
     try:
-        names, rows = sql.columns(source), sql.rows(source)
+        names, rows = sql.columns(source), [row for part in sql.rows(source) for row in part]
         return {name: [as_cell(row[place]) for row in rows] for place, name in enumerate(names)}
     except SiloError:
         return None
@@ -135,7 +136,9 @@ def _kept(configuration: Path) -> Iterator[Columns]:
     """The rows that the agent's studies keep, opened with the silo's key."""
     settings = AgentConfig.load(configuration, whole=False)
     for content in kept_rows(StateFolder(settings.state), settings.key_holder):
-        yield unpack(content)[0].columns
+        tables = list(unpack(content).tables)
+        if tables:
+            yield Table.joined("", tables, tables[0].columns).columns
 
 
 def likely_configurations(files: Iterable[Path]) -> Iterator[Path]:

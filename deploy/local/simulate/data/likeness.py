@@ -63,7 +63,7 @@ def _of_text(path: Path) -> Columns:
 
 
 _FORMATS: Final[Mapping[str, Callable[[Path], Columns]]] = {".csv": _of_text, ".parquet": _of_parquet}
-"""All formats that a silo reads (`silo_agent.data.table.SUFFIXES`): a copy in any of them is found."""
+"""All formats that a silo reads (`silo_agent.data.sources.opening.SUFFIXES`): a copy in any of them is found."""
 
 
 def as_cell(value: object) -> Cell:

@@ -20,7 +20,7 @@ from policies.documents.study import DataSchema
 from silo_agent.data.errors import MisfitReason, Reasons
 from silo_agent.data.reader import Reading, read_records
 from silo_agent.data.records import Records
-from silo_agent.data.table import SUFFIXES
+from silo_agent.data.sources.opening import SUFFIXES
 
 _LONGEST: Final = 63
 _UNNAMED: Final = "none"

@@ -43,7 +43,7 @@ def agent(online, tmp_path):
     settings = AgentConfig.load(path)
     files, credential = StateFolder(settings.state), settings.credential()
     for study in STUDIES:
-        rows_of(files.study(study), credential, ENTROPY).keep(study[:4].encode())
+        rows_of(files.study(study), credential, ENTROPY).keep([study[:4].encode()])
     Withdrawals(files, credential, ENTROPY).add("p7")
     return path
 
@@ -62,7 +62,7 @@ def opened(agent):
     settings = AgentConfig.load(agent)
     files, credential = StateFolder(settings.state), settings.credential()
     names = Withdrawals(files, credential, ENTROPY).names()  # as the agent does at its start
-    return [rows_of(files.study(study), credential, ENTROPY).recall() for study in STUDIES], names
+    return [b"".join(rows_of(files.study(study), credential, ENTROPY).recall()) for study in STUDIES], names
 
 
 WHOLE = ([study[:4].encode() for study in STUDIES], {"p7"})

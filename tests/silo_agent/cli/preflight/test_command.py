@@ -11,7 +11,7 @@ from policies.ledger.events import Fault
 from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
 from silo_agent.cli.preflight import dry_round
-from silo_agent.data import table
+from silo_agent.data.sources import opening
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 
@@ -91,7 +91,7 @@ def test_a_report_to_share_is_the_same_whatever_the_records_are(study_file, conf
 
 def test_no_file_of_records_is_opened_for_a_report_to_share(study_file, configure, monkeypatch):
     config, read = configure(), []
-    monkeypatch.setattr(table, "_read_file", lambda *_: read.append(1))
+    monkeypatch.setattr(opening, "_open_file", lambda *_: read.append(1))
     assert invoke(study_file, config, "--share").exit_code == 0
     assert not read
     invoke(study_file, config)

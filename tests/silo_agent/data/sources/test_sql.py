@@ -22,7 +22,8 @@ from silo_agent.config import SqlSource
 from silo_agent.data.cells import plain
 from silo_agent.data.errors import DataAbsentError, DataError, Faults
 from silo_agent.data.reader import read_records
-from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, _open_sqlite, columns, is_missing, rows
+from silo_agent.data.sources import sql
+from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, _open_sqlite, columns, is_missing
 from support.studies import tiny_study
 
 SCHEMA = tiny_study().data
@@ -39,6 +40,10 @@ def ward(tmp_path):
         database.executemany("INSERT INTO stay VALUES (?, ?, ?, ?, ?)", rows)
         database.commit()
     return path
+
+
+def rows(source):
+    return [row for part in sql.rows(source) for row in part]
 
 
 def sqlite(path, statement="SELECT * FROM stay"):
@@ -278,6 +283,8 @@ def cluster():
 
 def _fill(folder, user):
     with psycopg.connect(host=str(folder), user=user, password=PASSWORD, dbname="postgres") as connection:
+        connection.execute("CREATE SEQUENCE number")
+        connection.execute("GRANT ALL ON number TO PUBLIC")
         connection.execute(
             'CREATE TABLE stay (patient text, "group" char, age numeric, lactate real, ill bool, day date)'
         )
@@ -302,12 +309,18 @@ def test_postgresql_types_become_the_cells_that_a_file_would_have(cluster):
 
 
 @pytest.mark.parametrize(
-    "statement", ["DELETE FROM stay", "WITH gone AS (DELETE FROM stay RETURNING *) SELECT * FROM gone"]
+    ("statement", "found"),
+    [
+        ("DELETE FROM stay", "SyntaxError"),
+        ("WITH gone AS (DELETE FROM stay RETURNING *) SELECT * FROM gone", "FeatureNotSupported"),
+        ("SELECT nextval('number')", "ReadOnlySqlTransaction"),
+    ],
 )
-def test_postgresql_itself_refuses_to_write(cluster, statement):
+def test_postgresql_itself_refuses_to_write(cluster, statement, found):
+    """What writes is no statement for a cursor, and what writes by the way finds a transaction that only reads."""
     with pytest.raises(RecordError) as caught:
         rows(postgres(cluster, statement))
-    assert caught.value.found.startswith("ReadOnlySqlTransaction")
+    assert caught.value.found.startswith(found)
     assert len(rows(postgres(cluster, "SELECT * FROM stay"))) == 2
 
 
@@ -343,7 +356,7 @@ def test_a_wrong_password_is_refused_and_not_shown(cluster, tmp_path):
 def test_a_connection_that_is_lost_while_rows_come_is_told_as_such(cluster):
     with pytest.raises(RecordError) as caught:
         rows(postgres(cluster, "SELECT pg_terminate_backend(pg_backend_pid())"))
-    assert "terminating connection" in caught.value.found
+    assert "closed the connection" in caught.value.found
 
 
 @pytest.mark.parametrize("condition", ["EXISTS (SELECT FROM stay WHERE failing(age) > 0)", "(SELECT failing(age)) > 0"])
@@ -573,7 +586,7 @@ def test_other_databases_are_asked_in_words_that_they_know_and_never_commit(monk
     driver = MadeUpDriver()
     connection = driver.connect.return_value
     cursor = connection.cursor.return_value
-    cursor.description, cursor.fetchall.return_value = [("PATIENT", None)], [("p1",)]
+    cursor.description, cursor.fetchmany.side_effect = [("PATIENT", None)], [[("p1",)], []]
     monkeypatch.setitem(sys.modules, url.partition("+")[2].partition(":")[0], driver)
     monkeypatch.setattr(f"{base}.initialize", lambda *_: None)
     secret = tmp_path / "secret"
@@ -592,7 +605,7 @@ def test_other_databases_are_asked_in_words_that_they_know_and_never_commit(monk
     assert connection.autocommit is not True
 
 
-NEEDED = {columns: {"connect", "cursor", "execute"}, rows: {"connect", "cursor", "execute", "fetchall"}}
+NEEDED = {columns: {"connect", "cursor", "execute"}, rows: {"connect", "cursor", "execute", "fetchmany"}}
 """What asks of the driver, so that its loss must be told."""
 
 
@@ -604,7 +617,7 @@ def outcome(ask, source):
         return error
 
 
-@pytest.mark.parametrize("place", ["connect", "cursor", "execute", "fetchall", "rollback", "close"])
+@pytest.mark.parametrize("place", ["connect", "cursor", "execute", "fetchmany", "rollback", "close"])
 @pytest.mark.parametrize(
     "raised", [OSError("the secret word"), KeyError("the secret word"), MadeUpDriver.Error("secret")]
 )
@@ -614,10 +627,10 @@ def test_a_connection_that_is_lost_anywhere_never_escapes_as_the_drivers_own_err
     driver = MadeUpDriver()
     connection = driver.connect.return_value
     cursor = connection.cursor.return_value
-    cursor.description, cursor.fetchall.return_value = [("PATIENT", None)], [("p1",)]
-    owner = {"connect": driver, "execute": cursor, "fetchall": cursor}.get(place, connection)
+    cursor.description, cursor.fetchmany.side_effect = [("PATIENT", None)], [[("p1",)], []]
+    owner = {"connect": driver, "execute": cursor, "fetchmany": cursor}.get(place, connection)
     effects = (
-        [raised] * 9 if first or place in {"connect", "fetchall", "rollback", "close"} else [cursor, raised, raised]
+        [raised] * 9 if first or place in {"connect", "fetchmany", "rollback", "close"} else [cursor, raised, raised]
     )
     getattr(owner, place).side_effect = effects
     monkeypatch.setitem(sys.modules, "oracledb", driver)

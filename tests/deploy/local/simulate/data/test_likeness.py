@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deploy.local.simulate.data import likeness
 from deploy.local.simulate.data.likeness import alike, as_cell, columns_of
-from silo_agent.data.table import SUFFIXES
+from silo_agent.data.sources.opening import SUFFIXES
 
 CELL = st.one_of(st.none(), st.booleans(), st.integers(-5, 2**40), st.floats(-1e6, 1e6), st.text("abc ", max_size=4))
 
