@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from silo_agent.data.cells import Cell, number
+from silo_agent.data.cells import MAX_TEXT, Cell, number, plain
 
 Places = NDArray[np.int64] | NDArray[np.int32]
 _WHOLE: Final = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
@@ -79,6 +79,10 @@ class ArrowCells(Sequence[Cell]):
             return _floats(pc.cast(self.array, pa.float64(), safe=False))
         return self._of_texts() if kind in _TEXTS else None
 
+    def longest(self) -> int:
+        """Bytes of the longest text, which has no more characters."""
+        return int(pc.max(pc.binary_length(self.array)).as_py() or 0)
+
     def _of_texts(self) -> NDArray[np.float64]:
         try:
             return _floats(pc.cast(self.array, pa.float64()))
@@ -132,6 +136,25 @@ def cells_of(values: Sequence[Cell]) -> Sequence[Cell]:
         UnicodeEncodeError,
     ):  # over 64 bits, or a lone surrogate
         return values
+
+
+def decoded(values: Sequence[object]) -> tuple[Sequence[Cell], list[int]]:
+    """Values of a database or a file as cells (`cells.plain`), and the places of those that have no form as one."""
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds <= {int, float, bool}:
+        return cells_of(values), []  # type: ignore[arg-type]  # these types are cells
+    if kinds == {str}:
+        cells = cells_of(values)  # type: ignore[arg-type]  # texts are cells
+        if isinstance(cells, ArrowCells) and cells.longest() <= MAX_TEXT:
+            return cells, []
+    found, undecoded = list[Cell](), list[int]()
+    for place, value in enumerate(values):
+        try:
+            found.append(plain(value))
+        except Exception:  # noqa: BLE001  # text that is not UTF-8, and whatever else a value raises
+            found.append(None)
+            undecoded.append(place)
+    return cells_of(found), undecoded
 
 
 def taken(cells: Sequence[Cell], places: Places) -> Sequence[Cell]:

@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from policies.documents.study import DataSchema
 from silo_agent.config import SqlSource
-from silo_agent.data.cells import MAX_TEXT, Cell, plain
-from silo_agent.data.columns.arrow_cells import cells_of
+from silo_agent.data.cells import MAX_TEXT, Cell
+from silo_agent.data.columns.arrow_cells import decoded, taken
 from silo_agent.data.csv_rows import split_line
 from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordFault, Unfit
 from silo_agent.data.sources import sql
@@ -168,17 +169,17 @@ def _open_database(
 def _of_database(
     name: str, found: Sequence[tuple[object, ...]], first: int, placed: Mapping[str, int], faults: Faults
 ) -> Table:
-    kept: list[list[Cell]] = []
-    rows: list[int] = []
-    for row, values in enumerate(found, first):
-        try:
-            kept.append([plain(values[place]) for place in placed.values()])
-        except Exception:  # noqa: BLE001  # whatever a value raises leaves out its row
-            faults.add(RecordFault(name, row, "", "a value that cannot be decoded", _DECODED))
-        else:
-            rows.append(row)
-    columns = list(map(cells_of, zip(*kept, strict=True))) if kept else [()] * len(placed)
-    return Table(name, dict(zip(placed, columns, strict=True)), rows, broken=len(found) - len(rows))
+    columns = dict[str, Sequence[Cell]]()
+    broken = set[int]()
+    for column, place in placed.items():
+        columns[column], undecoded = decoded([values[place] for values in found])
+        broken.update(undecoded)
+    for row in sorted(broken):
+        faults.add(RecordFault(name, first + row, "", "a value that cannot be decoded", _DECODED))
+    kept = np.setdiff1d(np.arange(len(found)), list(broken)) if broken else np.arange(len(found))
+    if broken:
+        columns = {column: taken(cells, kept) for column, cells in columns.items()}
+    return Table(name, columns, first + kept, broken=len(broken))
 
 
 def _open_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:

@@ -12,12 +12,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from silo_agent.data.cells import MAX_TEXT, Cell, plain
-from silo_agent.data.columns.arrow_cells import ArrowCells, cells_of, taken
+from silo_agent.data.cells import MAX_TEXT, Cell
+from silo_agent.data.columns.arrow_cells import ArrowCells, decoded, taken
 
 ROWS: Final = 1 << 15
 """Rows that are read at once."""
@@ -76,23 +75,24 @@ def _cells(array: pa.Array) -> tuple[Sequence[Cell], list[int]]:
 
 
 def _is_sound(array: pa.Array) -> bool:
-    """Whether all texts are UTF-8, and none is too long: no text has more characters than bytes."""
+    """Whether all texts are UTF-8, and none is too long."""
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return True
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         return False
-    return (pc.max(pc.binary_length(array)).as_py() or 0) <= MAX_TEXT
+    return ArrowCells(array).longest() <= MAX_TEXT
 
 
 def _one_by_one(array: pa.Array) -> tuple[Sequence[Cell], list[int]]:
-    cells: list[Cell] = []
-    undecoded = []
+    values: list[object] = []
+    foul = []
     for place, scalar in enumerate(array):
         try:
-            cells.append(plain(scalar.as_py()))
-        except Exception:  # noqa: BLE001  # text that is not UTF-8, a date after 9999, and whatever else a value raises
-            cells.append(None)
-            undecoded.append(place)
-    return cells_of(cells), undecoded
+            values.append(scalar.as_py())
+        except Exception:  # noqa: BLE001  # text that is not UTF-8, or a date after 9999
+            values.append(None)
+            foul.append(place)
+    cells, undecoded = decoded(values)
+    return cells, foul + undecoded

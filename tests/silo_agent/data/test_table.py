@@ -1,6 +1,4 @@
 import json
-import sqlite3
-from contextlib import closing
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -9,6 +7,7 @@ import pytest
 
 from policies.documents.policy import Policy
 from silo_agent.config import SqlSource
+from silo_agent.data.cells import MAX_TEXT
 from silo_agent.data.errors import DataError, Faults
 from silo_agent.data.reader import read_records
 from silo_agent.data.sources import opening
@@ -128,22 +127,20 @@ def test_rows_with_a_cell_that_cannot_be_decoded_are_left_out_and_named(tmp_path
     ]
 
 
-def test_a_row_of_a_database_that_has_no_form_as_cells_is_left_out_and_named(tmp_path, monkeypatch):
-    with closing(sqlite3.connect(tmp_path / "ward.sqlite3")) as database:
-        database.execute("CREATE TABLE stay (patient, age)")
-        database.executemany("INSERT INTO stay VALUES (?, ?)", [("p1", 60), ("odd", 61), ("p3", 62)])
-        database.commit()
-
-    def plain(value):
-        if value == "odd":
-            raise ValueError(value)
-        return value
-
-    monkeypatch.setattr(opening, "plain", plain)
+@pytest.mark.parametrize("odd", ["x" * (MAX_TEXT + 1), "\udcff"])
+@pytest.mark.parametrize("beside", [60, b"x"])
+def test_a_row_of_a_database_that_has_no_form_as_cells_is_left_out_and_named(tmp_path, monkeypatch, odd, beside):
+    """Whatever other values its column holds, and in whichever part of the result it comes."""
+    values = [("p1", 60), (odd, 61), ("p3", 62), (beside, odd), ("p5", 64)]
+    monkeypatch.setattr(opening.sql, "columns", lambda _: ["patient", "age"])
+    monkeypatch.setattr(opening.sql, "rows", lambda _: iter([values[:3], values[3:]]))
     source, faults = SqlSource(url=f"sqlite:///{tmp_path}/ward.sqlite3", statement="SELECT * FROM stay"), Faults()
     read = read_table(source, SCHEMA, faults, needed=("patient", "age"))
-    assert (list(read.columns["patient"]), list(read.rows), read.broken) == (["p1", "p3"], [1, 3], 1)
-    assert [(one.row, one.found) for one in faults.first()] == [(2, "a value that cannot be decoded")]
+    assert (list(read.columns["patient"]), list(read.rows), read.broken) == (["p1", "p3", "p5"], [1, 3, 5], 2)
+    assert [(one.row, one.found) for one in faults.first()] == [
+        (2, "a value that cannot be decoded"),
+        (4, "a value that cannot be decoded"),
+    ]
 
 
 def test_which_columns_are_read_and_which_rows_are_none(tmp_path):
