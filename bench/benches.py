@@ -188,6 +188,14 @@ BENCHES: Final = (
         _ONE_CORE,
     ),
     Bench(
+        "data",
+        "bench.speed.data",
+        "A hospital's table from file to cohorts, up to ten million rows, beside pyarrow, polars and DuckDB",
+        "5 minutes",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "encoder-scale",
         "bench.speed.encoder_scale",
         "Encoders of 1, 10 and 100 million weights: start, steps, sealing and move; time, and memory a weight",

@@ -176,9 +176,9 @@ class Absence:
     """Says whether a cell means that nothing was recorded."""
 
     def __init__(self, tokens: Iterable[str], codes: Iterable[Code] = ()) -> None:
-        self._tokens = frozenset(form for token in tokens for form in (token.strip(), _whole(token.strip())))
+        self.marks = frozenset(form for token in tokens for form in (token.strip(), _whole(token.strip())))
         self._codes = CodeTable(codes)
-        marks = {value for token in self._tokens if (value := number(token)) is not None}
+        marks = {value for token in self.marks if (value := number(token)) is not None}
         self.numbers = self._codes.read_as_numbers | marks
         """All numbers that may mean absence, in whatever form they are written."""
 
@@ -192,6 +192,6 @@ class Absence:
             return True
         if not isinstance(cell, bool):
             trimmed = text(cell)
-            if trimmed in self._tokens or _whole(trimmed) in self._tokens:
+            if trimmed in self.marks or _whole(trimmed) in self.marks:
                 return True
         return self._codes.find(cell) is not None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from policies.documents.study import CategoryFeature, Feature
 
 Rows = NDArray[np.int64] | NDArray[np.bool_] | slice
+_MANY = 1 << 31
 ABSENT = np.float32(np.nan)
 """Stands for a cell that is absent where the study gives a fill."""
 
@@ -30,7 +31,7 @@ class Inputs:
     cells: NDArray[np.float32]
     features: tuple[Feature, ...]
     fills: tuple[float, ...]
-    rows: NDArray[np.int64] | None = None
+    rows: NDArray[np.int32] | NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         self.cells.setflags(write=False)
@@ -76,8 +77,12 @@ class Inputs:
 
     def subset(self, rows: Rows) -> Inputs:
         """The same features of some rows. They share their memory with the whole."""
-        all_rows = np.arange(len(self), dtype=np.int64) if self.rows is None else self.rows
-        return replace(self, rows=all_rows[rows])
+        if self.rows is not None:
+            return replace(self, rows=self.rows[rows])
+        if isinstance(rows, slice):
+            rows = np.arange(len(self), dtype=np.int64)[rows]
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        return replace(self, rows=np.asarray(chosen, np.int32 if len(self) < _MANY else np.int64))
 
 
 def part(inputs: NDArray[np.float32] | Inputs, rows: Rows) -> NDArray[np.float32] | Inputs:

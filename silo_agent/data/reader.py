@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from policies.documents.study import Code, DataSchema
 from silo_agent.data.cells import Cell, OwnCodes, shown, text
-from silo_agent.data.columns.arrow_cells import Places, joined
+from silo_agent.data.columns.arrow_cells import Places, give_back, joined
 from silo_agent.data.columns.collected import Collected
+from silo_agent.data.columns.names import Numbering
 from silo_agent.data.columns.parsers import (
     domain_parser,
     feature_parser,
@@ -244,11 +245,9 @@ class RecordBuilder:
         if schema.image is not None:
             self._store = ImageStore(folder, schema.image, reserve(schema.image) if room is None else room)
         self._fits, self._inputs = Collected(np.bool_), Collected(np.float32, (len(schema.features),))
-        self._labels, self._domains, self._patients, self._environments, self._images = (
-            Collected(np.int64) for _ in range(5)
-        )
+        self._labels, self._domains, self._environments, self._images = (Collected(np.int64) for _ in range(4))
         self._protected = Collected(np.int64, (len(schema.protected),))
-        self._identities = Identities(one_each=schema.patient is None)
+        self._whose = Numbering(one_each=schema.patient is None)
         self._cells = dict[str, list[Sequence[Cell]]]((name, []) for name in self._more)
         self._broken = 0
 
@@ -270,7 +269,7 @@ class RecordBuilder:
             images = reader.column(schema.image.column, Parser(store.place), 0)
         fits = reader.fits
         self._fits.add(fits)
-        self._patients.add(self._identities.places(codes[fits], names))
+        self._whose.add(codes[fits], names)
         self._inputs.add(inputs[fits])
         self._labels.add(labels[fits])
         self._domains.add(domains[fits])
@@ -288,44 +287,21 @@ class RecordBuilder:
     def reading(self) -> Reading:
         """All that was read."""
         schema = self._schema
+        give_back()
+        whose = self._whose.all()
+        give_back()
         images = None if self._store is None else self._store.images(self._images.whole())
         records = Records(
             Inputs(self._inputs.whole(), schema.features, tuple(map(scaled_fill, schema.features))),
             self._labels.whole(),
             self._domains.whole(),
-            self._patients.whole(),
-            self._identities.all(),
+            *whose,
             images,
             None if schema.environment is None else self._environments.whole(),
             self._protected.whole() if schema.protected else None,
         )
         cells = {name: joined(parts) for name, parts in self._cells.items()}
         return Reading(self._fits.whole(), self._broken, records, cells, self._faults, self._spellings)
-
-
-class Identities:
-    """Numbers patients as they first come. `one_each`: every record is a patient of its own."""
-
-    def __init__(self, *, one_each: bool) -> None:
-        self._one_each = one_each
-        self._known = dict[str, int]()
-        self._each = list[str]()
-
-    def places(self, codes: Places, names: Sequence[str]) -> NDArray[np.int64]:
-        """The numbers of records' patients, (n,). `names` has the different ones, and `codes` (n,) says which it is."""
-        if self._one_each:
-            first = len(self._each)
-            self._each += (names[code] for code in codes.tolist())
-            return np.arange(first, len(self._each), dtype=np.int64)
-        present, begin = np.unique(codes, return_index=True)
-        places = np.zeros(len(names), np.int64)
-        for code in present[np.argsort(begin)].tolist():
-            places[code] = self._known.setdefault(names[code], len(self._known))
-        return places[codes]
-
-    def all(self) -> tuple[str, ...]:
-        """Every patient's identity, in the order of their numbers."""
-        return tuple(self._each if self._one_each else self._known)
 
 
 def read_domains(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64]:

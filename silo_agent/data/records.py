@@ -6,6 +6,7 @@ in the file's order. The schema says what the values mean (`policies.documents.s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from silo_agent.data.columns.names import Names
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs, part
 
@@ -35,7 +37,7 @@ class Records:
     labels: NDArray[np.int64]
     domains: NDArray[np.int64]
     patients: NDArray[np.int64]
-    identities: tuple[str, ...]
+    identities: Sequence[str]
     images: Images | None = None
     environments: NDArray[np.int64] | None = None
     protected: NDArray[np.int64] | None = None
@@ -51,7 +53,7 @@ class Records:
         if self.protected is not None and (self.protected.ndim != 2 or len(self.protected) != n):  # noqa: PLR2004
             msg = f"protected must have a row for each of the {n} records"
             raise ValueError(msg)
-        if not np.array_equal(np.unique(self.patients), np.arange(len(self.identities))):
+        if not _dense(self.patients, len(self.identities)):
             msg = "patients must index identities densely: every patient has a record, every record a patient"
             raise ValueError(msg)
         if isinstance(self.inputs, np.ndarray) and not np.isfinite(self.inputs).all():
@@ -87,17 +89,31 @@ class Records:
     def of_patients(self, chosen: NDArray[np.bool_]) -> Records:
         """Return all records of the chosen patients. `chosen` is a mask over `identities`. The new index is dense."""
         keep = chosen[self.patients]
-        index = np.cumsum(chosen) - 1
+        # First what needs most memory on the way.
+        patients = (np.cumsum(chosen) - 1)[self.patients[keep]]
         return Records(
             part(self.inputs, keep),
             self.labels[keep],
             self.domains[keep],
-            index[self.patients[keep]].astype(np.int64),
-            tuple(identity for identity, kept in zip(self.identities, chosen, strict=True) if kept),
+            patients,
+            _chosen(self.identities, chosen),
             None if self.images is None else self.images.subset(keep),
             None if self.environments is None else self.environments[keep],
             None if self.protected is None else self.protected[keep],
         )
+
+
+def _dense(patients: NDArray[np.int64], count: int) -> bool:
+    """Whether exactly the numbers below `count` are there."""
+    if patients.min(initial=0) < 0 or patients.max(initial=-1) >= count:
+        return False
+    return bool((np.bincount(patients, minlength=count) > 0).all())
+
+
+def _chosen(names: Sequence[str], chosen: NDArray[np.bool_]) -> Sequence[str]:
+    if isinstance(names, Names):
+        return names.at(chosen)
+    return tuple(name for name, kept in zip(names, chosen, strict=True) if kept)
 
 
 def record_weights(patients: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,7 +9,6 @@ makes every study follow it.
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 
 import numpy as np
 
@@ -32,17 +31,25 @@ def split(records: Records, data_set: str, holdout: float) -> tuple[Records, Rec
         msg = f"holdout must lie strictly between 0 and 1, not {holdout}"
         raise ValueError(msg)
     limit = int(holdout * 2**64)
-    places = np.full(records.patient_count, _NEITHER)
+    places = np.full(records.patient_count, _NEITHER, np.int8)
+    begun = hashlib.sha256(_LABEL + _part(data_set))
     for patient, identity in enumerate(records.identities):
-        with suppress(Exception):  # a patient who cannot be placed costs nobody else a place
-            places[patient] = _EVALUATION if _position(data_set, identity) < limit else _TRAINING
+        try:
+            evaluates = _position(begun, identity) < limit
+        except Exception:  # noqa: BLE001, S112  # a patient who cannot be placed costs nobody else a place
+            continue
+        places[patient] = _EVALUATION if evaluates else _TRAINING
     return records.of_patients(places == _TRAINING), records.of_patients(places == _EVALUATION)
 
 
-def _position(data_set: str, identity: str) -> int:
-    """Return a patient's place in [0, 2^64). Parts are prefixed with their lengths, so no two pairs have one hash."""
-    digest = hashlib.sha256(_LABEL)
-    for part in (data_set.encode(), identity.encode()):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
+def _position(begun: hashlib._Hash, identity: str) -> int:
+    """Return a patient's place in [0, 2^64), from a hash of all that comes before the identity."""
+    digest = begun.copy()
+    digest.update(_part(identity))
     return int.from_bytes(digest.digest()[:8], "big")
+
+
+def _part(text: str) -> bytes:
+    """Texts are prefixed with their lengths, so no two pairs have one hash."""
+    raw = text.encode()
+    return len(raw).to_bytes(8, "big") + raw

@@ -138,6 +138,12 @@ def cells_of(values: Sequence[Cell]) -> Sequence[Cell]:
         return values
 
 
+def give_back() -> None:
+    """Give memory back to the system that columns took and that nothing uses any more."""
+    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
+        pool.release_unused()
+
+
 def decoded(values: Sequence[object]) -> tuple[Sequence[Cell], list[int]]:
     """Values of a database or a file as cells (`cells.plain`), and the places of those that have no form as one."""
     kinds = set(map(type, values)) - {type(None)}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 S = TypeVar("S", bound=np.generic)
-IN_MEMORY: Final = 256 << 20
+IN_MEMORY: Final = 192 << 20
 """Bytes of an array from which on it lies in a file."""
 _FIRST: Final = 1 << 16
 

@@ -170,8 +170,12 @@ def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
     absence = Absence(missing)
 
     def parse(cell: Cell) -> str:
+        # Most identifiers are letters and digits: nothing is trimmed from these, and no fraction is taken away.
+        if isinstance(cell, str) and cell.replace("-", "").isalnum() and cell not in absence.marks:
+            return cell
         try:
             name = "" if absence.covers(cell) else identifier(cell)
+            name.encode()
         except ValueError:
             msg = "an identifier that is text or a whole number; save the column anew as one of these"
             raise Unfit(msg) from None

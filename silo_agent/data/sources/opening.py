@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ Tables = Callable[[Collection[str], Faults], Iterator[Table]]
 _DECODED = (
     f"text in UTF-8 of at most {MAX_TEXT} characters, a number, or a time of the years 1 to 9999 in whole microseconds"
 )
+_AS_NEEDED: Final[dict[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 16}
+"""Parquet's columns are read page by page; else whole groups of rows lie in memory."""
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 
 
@@ -222,14 +224,14 @@ def _header(path: Path, delimiter: str) -> list[str]:
 
 
 def _open_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, **_AS_NEEDED) as file:
         names = list(file.schema_arrow.names)
     header = _listed(path.name, schema, names)
     needed = _present(header, wanted, optional)
     placed = dict(zip(needed, _places(path.name, header, needed), strict=True))
 
     def tables(columns: Collection[str], faults: Faults) -> Iterator[Table]:
-        with _readable(path), pq.ParquetFile(path) as file:
+        with _readable(path), pq.ParquetFile(path, **_AS_NEEDED) as file:
             for found in parquet_rows(file, [placed[name] for name in columns]):
                 for row, place in found.broken.items():
                     column = tuple(columns)[place]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from silo_agent.data.cells import MAX_TEXT, Cell
 from silo_agent.data.columns.arrow_cells import ArrowCells, decoded, taken
 
-ROWS: Final = 1 << 15
+ROWS: Final = 1 << 14
 """Rows that are read at once."""
 
 

@@ -169,7 +169,7 @@ def _rows(table: Table) -> bytes:
         fields.append(pa.field(_IDENTITIES, pa.large_string()))
     content = pa.record_batch(arrays, schema=pa.schema(fields, {_META: table.file}))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, content.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(sink, content.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_batch(content)
     return bytes(sink.getvalue().to_pybytes())
 

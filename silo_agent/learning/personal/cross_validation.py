@@ -8,7 +8,7 @@ errors. Source: docs/design/choice.md.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -110,7 +110,7 @@ def compare(
     return tuple(gained(name, lost[SHARED] - lost[name], records) for name in (*REFITTED, PERSONAL))
 
 
-def folds_of(identities: tuple[str, ...], study: str) -> NDArray[np.int64]:
+def folds_of(identities: Sequence[str], study: str) -> NDArray[np.int64]:
     """The fold (P,) of each patient: patients are dealt out in the order of a hash of study and identity."""
     places = [hashlib.sha256(_LABEL + bytes.fromhex(study) + name.encode()).digest() for name in identities]
     order = sorted(range(len(places)), key=places.__getitem__)
