@@ -206,7 +206,7 @@ def by_duckdb(where: str, turn: Callable[[], None]) -> int:
     chosen = [f"CAST(coalesce({name}, {FILL}) AS FLOAT)" for name in numbers]
     chosen += [f"CAST(list_position([{letters}], {name}) - 1 AS FLOAT)" for name in codes]
     statement = f"SELECT {', '.join(chosen)}, {PATIENT} FROM '{where}' WHERE {' AND '.join(checks)}"  # noqa: S608
-    table = duckdb.execute(statement).to_arrow_table()
+    table: pa.Table = duckdb.execute(statement).to_arrow_table()
     kept = np.empty((table.num_rows, len(chosen)), np.float32)
     for place in range(len(chosen)):
         kept[:, place] = table.column(place).to_numpy()

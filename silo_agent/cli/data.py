@@ -44,9 +44,8 @@ def data_check(
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
-    from silo_agent.data.errors import DataAbsentError, DataError, Faults
+    from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordError
     from silo_agent.data.reader import read_records
-    from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
     from silo_agent.oversight.approval import policy_of_agent
     from silo_agent.storage.rows import withdrawn_of
@@ -68,13 +67,19 @@ def data_check(
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None
     except RecordError as error:
-        msg = f"the statement of {study.name} fails on the records, so the agent would send noise alone: {error.found}"
+        msg = (
+            f"reading the data of {study.name} fails on the records, so the agent would send noise alone: {error.found}"
+        )
         raise StateError(msg) from None
     shown = str(path) if isinstance(path, Path) else path.name
     if as_json:
         document = {"study": study.digest, "file": shown, **_document(reading)}
         typer.echo(json.dumps(document, indent=1))
     else:
+        if reading.total > len(reading.faults):
+            for reason in reading.found.reasons():
+                typer.echo(str(reason))
+            typer.echo("for example:")
         for fault in reading.faults:
             typer.echo(str(fault))
         if reading.total > len(reading.faults):
@@ -130,4 +135,6 @@ def data_withdraw(
 def _document(reading: Reading) -> dict[str, object]:
     """What a check found, as JSON has it."""
     faults = [asdict(fault) for fault in reading.faults]
-    return {"faults": faults, "total": reading.total, "kept": reading.kept, "left_out": reading.left_out}
+    reasons = [asdict(reason) for reason in reading.found.reasons()]
+    counts = {"total": reading.total, "kept": reading.kept, "left_out": reading.left_out}
+    return {"reasons": reasons, "faults": faults, **counts}

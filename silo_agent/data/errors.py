@@ -7,8 +7,9 @@ uses `DataError.summary`, which quotes none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from silo_agent.errors import SiloError
 
@@ -46,28 +47,59 @@ class Unfit(Exception):  # noqa: N818  # stays in this package: the reader turns
         self.expected, self.found = expected, found
 
 
+@dataclass(frozen=True)
+class CountedReason:
+    """How many cells, or lines, are not what was expected of their column. It quotes none of them."""
+
+    column: str
+    expected: str
+    count: int
+
+    def __str__(self) -> str:
+        what = f"column {self.column!r}: {self.count} cells" if self.column else f"{self.count} rows"
+        return f"{what}, expected {self.expected}"
+
+    def __repr__(self) -> str:
+        return "CountedReason(<private>)"
+
+
 class Faults:
-    """Collects at most `listed` faults of each column, and counts all faults."""
+    """Counts all faults by column and by what was expected, and keeps the first `listed` of each of these reasons."""
 
     def __init__(self, listed: int = LISTED) -> None:
         self._listed = listed
-        self._kept: list[RecordFault] = []
-        self._of_column: Counter[str] = Counter()
-        self.total = 0
+        self._kept: dict[tuple[str, str], list[RecordFault]] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, fault: RecordFault) -> None:
         """Take one more fault. The faults of a column come in the order of their rows."""
-        self.total += 1
-        if self._of_column[fault.column] < self._listed:
-            self._of_column[fault.column] += 1
-            self._kept.append(fault)
+        reason = (fault.column, fault.expected)
+        self._counts[reason] += 1
+        kept = self._kept.setdefault(reason, [])
+        if len(kept) < self._listed:
+            kept.append(fault)
+
+    @property
+    def total(self) -> int:
+        """How many faults there are."""
+        return self._counts.total()
+
+    def reasons(self) -> tuple[CountedReason, ...]:
+        """All reasons, by falling count."""
+        return tuple(CountedReason(*reason, count) for reason, count in self._counts.most_common())
 
     def first(self) -> tuple[RecordFault, ...]:
-        """Return the first `listed` of all faults, by row."""
-        return tuple(sorted(self._kept, key=lambda fault: (fault.file, fault.row))[: self._listed])
+        """At most `listed` faults, by row: the first of each reason, and then the first of all others."""
+        ahead = sorted((kept[0] for kept in self._kept.values() if kept), key=_place)
+        others = sorted((fault for kept in self._kept.values() for fault in kept[1:]), key=_place)
+        return tuple(sorted([*ahead, *others][: self._listed], key=_place))
 
     def __repr__(self) -> str:
         return "Faults(<private>)"
+
+
+def _place(fault: RecordFault) -> tuple[str, int]:
+    return fault.file, fault.row
 
 
 @dataclass(frozen=True)
@@ -111,15 +143,33 @@ class Reasons(Faults):
 
 
 class DataError(SiloError):
-    """The file does not fit the study's schema. `str()` is one line per fault; `total` also counts unlisted faults."""
+    """The file does not fit the study's schema. `str()` says what was expected how often, and then one line per fault.
+
+    If all faults are listed, they are all that it says. `total` also counts those that are not.
+    """
 
     def __init__(self, faults: Sequence[RecordFault], total: int | None = None) -> None:
         self.faults = tuple(faults[:LISTED])
         self.total = len(faults) if total is None else total
-        lines = [str(fault) for fault in self.faults]
-        if self.total > len(self.faults):
-            lines.append(f"and {self.total - len(self.faults)} more; fix these first")
-        super().__init__("\n".join(lines))
+        self.reasons: tuple[CountedReason, ...] = ()
+        super().__init__("\n".join(self._lines()))
+
+    @classmethod
+    def of(cls, found: Faults) -> Self:
+        """The error of all faults that were found."""
+        error = cls(found.first(), found.total)
+        error.reasons = found.reasons()
+        error.args = ("\n".join(error._lines()),)
+        return error
+
+    def _lines(self) -> Iterator[str]:
+        more = self.total - len(self.faults)
+        if more and self.reasons:
+            yield from map(str, self.reasons)
+            yield "for example:"
+        yield from map(str, self.faults)
+        if more:
+            yield f"and {more} more; fix these first"
 
     @property
     def summary(self) -> str:
@@ -139,3 +189,14 @@ class DataAbsentError(DataError):
     def summary(self) -> str:
         """Return the error without anything that the database said."""
         return "the study's records are not there, or cannot be reached; fedward-silo data check says why"
+
+
+class RecordError(SiloError):
+    """Reading failed while records were looked at, so one record may be why. `found` may quote it.
+
+    Nobody outside may see that it failed: it is no `DataError`, and where the records are needed noise alone is sent.
+    """
+
+    def __init__(self, found: str) -> None:
+        super().__init__("reading failed on the records")
+        self.found = found

@@ -102,7 +102,7 @@ class ColumnReader:
     def finish(self) -> None:
         """Raise `DataError` if anything did not fit."""
         if self.faults.total:
-            raise DataError(self.faults.first(), self.faults.total)
+            raise DataError.of(self.faults)
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,13 +157,13 @@ class Reading:
     def whole(self) -> Records:
         """All records. Raises `DataError`, with what was found and expected by row and column, if one does not fit."""
         if self.total:
-            raise DataError(self.faults, self.total)
+            raise DataError.of(self.found)
         return self.records
 
     def some(self) -> Records:
         """Those that fit. Raises `DataError` if there are records, and none of them fits."""
         if self.left_out and not self.kept:
-            raise DataError(self.faults, self.total)
+            raise DataError.of(self.found)
         return self.records
 
     def __repr__(self) -> str:

@@ -56,8 +56,9 @@ def fault(subject: CheckedSilo) -> Finding:
 
 def data(subject: CheckedSilo) -> Finding:
     """What of the hospital's records the study would use, by column and by domain."""
+    from silo_agent.data.errors import RecordError
     from silo_agent.data.profiling.profile import profile
-    from silo_agent.data.sources.sql import RecordError, is_missing
+    from silo_agent.data.sources.sql import is_missing
     from silo_agent.data.table import Written
     from silo_agent.storage.approvals import looked_at, source_of
     from silo_agent.storage.folders import StateFolder
@@ -77,7 +78,7 @@ def data(subject: CheckedSilo) -> Finding:
         withdrawn = withdrawn_of(StateFolder(subject.settings.state), subject.settings.key_holder)
         found = profile(source, study.data, held.data_set.identified_by, Written.of(held), withdrawn)
     except RecordError as error:
-        msg = f"the statement fails on the records, so the agent would send noise alone: {error.found}"
+        msg = f"reading fails on the records, so the agent would send noise alone: {error.found}"
         raise SiloError(msg) from None
     columns = [
         {

@@ -24,7 +24,7 @@ from silo_agent.config import SqlSource
 from silo_agent.data.cells import MAX_TEXT, Cell
 from silo_agent.data.columns.arrow_cells import decoded, taken
 from silo_agent.data.csv_rows import split_line
-from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordFault, Unfit
+from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordError, RecordFault, Unfit
 from silo_agent.data.sources import sql
 from silo_agent.data.sources.csv_blocks import line_blocks, rows_of_block
 from silo_agent.data.sources.parquet_rows import parquet_rows
@@ -46,7 +46,7 @@ class OpenSource:
     """A source whose form is right. `columns` are those of the wanted ones that it has.
 
     `tables` gives the rows of some of these columns, in order, and adds the broken ones to faults. It raises
-    `DataError` if a file cannot be read any further, and `RecordError` of a database.
+    `DataError` if the system cannot read a file any further, and `RecordError` if what was read is why.
     """
 
     name: str
@@ -110,6 +110,17 @@ def _readable(path: Path) -> Iterator[None]:
         raise _absence(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
+
+
+@contextmanager
+def _of_records(path: Path) -> Iterator[None]:
+    """Within it, what a file holds behind its header may be one record's, and is a `RecordError`."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        said = (str(error).splitlines() or [""])[0]
+        msg = f"{path.name}: {type(error).__name__}: {said}"
+        raise RecordError(msg) from None
 
 
 def _open_folder(folder: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:
@@ -231,7 +242,7 @@ def _open_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optiona
     placed = dict(zip(needed, _places(path.name, header, needed), strict=True))
 
     def tables(columns: Collection[str], faults: Faults) -> Iterator[Table]:
-        with _readable(path), pq.ParquetFile(path, **_AS_NEEDED) as file:
+        with _readable(path), _of_records(path), pq.ParquetFile(path, **_AS_NEEDED) as file:
             for found in parquet_rows(file, [placed[name] for name in columns]):
                 for row, place in found.broken.items():
                     column = tuple(columns)[place]

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from silo_agent import dialects
 from silo_agent.config import SqlSource
+from silo_agent.data.errors import RecordError
 from silo_agent.errors import SiloError
 
 if TYPE_CHECKING:
@@ -53,17 +54,6 @@ class SqlError(SiloError):
 
 class AwayError(SqlError):
     """There is no connection: the database is down or lets nobody in, or its driver or password is not there."""
-
-
-class RecordError(SiloError):
-    """The statement failed while the database worked on records, so one record may be why. `found` may quote it.
-
-    Nobody outside may see that it failed: it is no `DataError`, and where the records are needed noise alone is sent.
-    """
-
-    def __init__(self, found: str) -> None:
-        super().__init__("the statement failed on the records")
-        self.found = found
 
 
 def columns(source: SqlSource) -> list[str]:

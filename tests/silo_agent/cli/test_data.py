@@ -84,10 +84,15 @@ def test_what_would_be_left_out_is_listed_with_its_place_and_counted(hospital, s
 def test_as_many_faults_as_asked_for_are_listed_and_all_are_counted(hospital, study):
     write(hospital.parent, *[f"p{i},z,121,5,1" for i in range(30)], *FIT)
     lines = invoke(study, "-c", hospital).output.splitlines()
-    assert len(lines) == 22
-    assert lines[20] == "and 40 more; --limit shows more of them"
+    assert lines[:3] == [
+        "column 'group': 30 cells, expected one of 'a', 'b'",
+        "column 'age': 30 cells, expected a number in [0, 120]",
+        "for example:",
+    ]
+    assert len(lines) == 3 + 22
+    assert lines[23] == "and 40 more; --limit shows more of them"
     assert len(invoke(study, "-c", hospital, "--limit", 60).output.splitlines()) == 61
-    assert len(invoke(study, "-c", hospital, "--limit", 1).output.splitlines()) == 3
+    assert len(invoke(study, "-c", hospital, "--limit", 1).output.splitlines()) == 3 + 3
     assert invoke(study, "-c", hospital, "--limit", 0).exit_code == 2
 
 
@@ -98,6 +103,7 @@ def test_programs_get_the_same_as_a_document(hospital, study):
     document = json.loads(done.output)
     assert document["study"] == tiny_study().digest
     assert (document["kept"], document["left_out"], document["total"]) == (12, 4, 5)
+    assert sum(reason["count"] for reason in document["reasons"]) == 5
     assert document["faults"][0] == {
         "file": "north.csv",
         "row": 14,

@@ -11,7 +11,7 @@ from silo_agent.cli.preflight import private_checks
 from silo_agent.cli.preflight.findings import Status
 from silo_agent.cli.preflight.public_checks import CheckedSilo, Skipped, guarded
 from silo_agent.config import AgentConfig
-from silo_agent.data.sources.sql import RecordError
+from silo_agent.data.errors import RecordError
 from silo_agent.errors import SiloError
 from silo_agent.storage.approvals import approve
 from silo_agent.storage.folders import StateFolder

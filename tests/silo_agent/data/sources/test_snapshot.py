@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silo_agent.data.columns.arrow_cells import cells_of
-from silo_agent.data.errors import DataError
+from silo_agent.data.errors import DataError, RecordError
 from silo_agent.data.reader import read_records
 from silo_agent.data.sources import snapshot
 from silo_agent.data.sources.opening import OpenSource
 from silo_agent.data.sources.snapshot import forget, keepable, pack, read_begun, unpack
-from silo_agent.data.sources.sql import RecordError
 from silo_agent.data.table import Table, Written, name_of
 from silo_agent.storage.errors import LocalFileError
 from support.stores import Memory

@@ -20,10 +20,10 @@ import pytest
 
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import plain
-from silo_agent.data.errors import DataAbsentError, DataError, Faults
+from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordError
 from silo_agent.data.reader import read_records
 from silo_agent.data.sources import sql
-from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, _open_sqlite, columns, is_missing
+from silo_agent.data.sources.sql import AwayError, SqlError, _open_sqlite, columns, is_missing
 from support.studies import tiny_study
 
 SCHEMA = tiny_study().data
