@@ -81,8 +81,8 @@ class Inputs:
             return replace(self, rows=self.rows[rows])
         if isinstance(rows, slice):
             rows = np.arange(len(self), dtype=np.int64)[rows]
-        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return replace(self, rows=np.asarray(chosen, np.int32 if len(self) < _MANY else np.int64))
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, np.int64)
+        return replace(self, rows=chosen.astype(np.int32) if len(self) < _MANY else chosen)
 
 
 def part(inputs: NDArray[np.float32] | Inputs, rows: Rows) -> NDArray[np.float32] | Inputs:
