@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from PIL import Image as Pillow
 
 from bench.memory import begin_peak, resident
 from bench.table import Criterion, judge
@@ -55,6 +56,7 @@ LETTERS: Final = ("a", "b", "c", "d", "e")
 CHUNK: Final = 250_000
 WANTED: Final = {"csv": 8.0, "parquet": 3.0}
 """CPU seconds of a million rows."""
+SIDE, CONTENTS, IMAGES_MB = 224, 200, 2000.0
 TIMES, CHECK_SECONDS, LARGE_MB, GROWTH = 3.0, 12.0, 1000.0, 1.1
 COLUMNS: Final = (
     PATIENT,
@@ -213,6 +215,36 @@ def by_duckdb(where: str, turn: Callable[[], None]) -> int:
     return len(kept)
 
 
+def write_images(folder: Path, count: int) -> None:
+    """Write a table whose every row names a file of its own: gray images of 224 x 224, of 200 contents."""
+    rng = np.random.default_rng(1)
+    (folder / "scans").mkdir()
+    for place in range(count):
+        path = folder / "scans" / f"{place}.png"
+        if place < CONTENTS:
+            Pillow.fromarray(rng.integers(0, 256, (28, 28), np.uint8)).resize((SIDE, SIDE)).save(path)
+        else:
+            path.hardlink_to(folder / "scans" / f"{place % CONTENTS}.png")
+    rows = (f"p{place},{place % 2},{place % 3},scans/{place}.png" for place in range(count))
+    (folder / "images.csv").write_text("\n".join(["patient,ill,site,scan", *rows]) + "\n", encoding="ascii")
+
+
+def by_images(where: str, turn: Callable[[], None]) -> int:
+    """Read a table of images, and take each of them once, as an evaluation does."""
+    document = {
+        **{key: value for key, value in schema().items() if key in ("patient", "label")},
+        "domain": [{"column": DOMAIN, "values": [0, 1, 2], "names": ["n", "s", "w"]}],
+        "image": {"column": "scan", "height": SIDE, "width": SIDE},
+    }
+    turn()
+    images = read_records(Path(where), DataSchema.model_validate(document)).records.images
+    if images is None:
+        return 0
+    images.expect(slice(None))
+    sums = [images.take(slice(begin, begin + 64)).sum() for begin in range(0, len(images), 64)]
+    return len(images) if np.isfinite(sums).all() else 0
+
+
 WAYS: Final[dict[str, Callable[[str, Callable[[], None]], int]]] = {
     "fedward": by_fedward,
     "check": by_check,
@@ -220,6 +252,7 @@ WAYS: Final[dict[str, Callable[[str, Callable[[], None]], int]]] = {
     "polars": by_polars,
     "duckdb": by_duckdb,
 }
+IMAGES: Final = "images"
 
 
 def one(way: str, where: str) -> dict[str, float]:
@@ -231,7 +264,7 @@ def one(way: str, where: str) -> dict[str, float]:
         begin_peak()
         begun.update(memory=resident("VmRSS"), cpu=time.process_time(), wall=time.monotonic())
 
-    kept = WAYS[way](where, turn)
+    kept = {**WAYS, IMAGES: by_images}[way](where, turn)
     return {
         "cpu": time.process_time() - begun["cpu"],
         "wall": time.monotonic() - begun["wall"],
@@ -322,6 +355,7 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--before", metavar="COMMIT", help="measure this commit's code, too, up to --most-before rows")
     parser.add_argument("--most-before", type=int, default=100_000)
+    parser.add_argument("--images", type=int, default=100_000, help="how many images of 224 x 224 are read, and taken")
     parser.add_argument("--folder", type=Path, help="where the tables are written; by default among temporary files")
     parser.add_argument("--one", nargs=2, metavar=("WAY", "SOURCE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -332,6 +366,10 @@ def main() -> int:
         found = dict[str, dict[str, float]]()
         for name in args.sizes:
             _of_size(name, Path(root), found, args)
+        if args.images:
+            write_images(Path(root), args.images)
+            found[IMAGES] = measured(IMAGES, f"{root}/images.csv", Path(root))
+            print(f"{args.images} images: {found[IMAGES]}", flush=True)
     return judge("data", list(_figures(found)), found)
 
 
@@ -384,6 +422,10 @@ def _figures(found: dict[str, dict[str, float]]) -> Iterator[Criterion]:
     if own := found.get("10M parquet fedward"):
         most = own["resident"]
         yield Criterion("10 M rows, parquet: resident MB", f"<= {LARGE_MB:g}", f"{most:.0f}", most <= LARGE_MB)
+    if own := found.get(IMAGES):
+        most = own["resident"]
+        name = f"{int(own['kept'])} images of {SIDE} x {SIDE}: resident MB"
+        yield Criterion(name, f"<= {IMAGES_MB:g}", f"{most:.0f}", most <= IMAGES_MB)
     for form in WANTED:
         ways = {name: f"{name} {form} fedward" for name, rows in SIZES.items() if rows >= SIZES["100k"]}
         points = [(SIZES[name], found[way]["cpu"]) for name, way in ways.items() if way in found]

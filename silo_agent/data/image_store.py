@@ -1,14 +1,17 @@
 """The image column: from a path in a cell to an image of the study's size and scale.
 
 Guarantees: only files within the data file's folder are read. Every file is decoded once when the records are read, and
-every fault of a file is named. Memory holds one decoded file in addition to the room that was reserved (`reserve`),
-whose size follows from public constants. An image that finds no room is decoded again whenever it is needed, so no
-number of images makes anything fail. `image_files` and `dicom_files` decode the bytes of a file.
+every fault of a file is named. Memory holds as many decoded files as there are workers (`columns.ahead`), in addition
+to the room that was reserved (`reserve`), whose size follows from public constants. An image that finds no room is
+decoded again whenever it is needed, so no number of images makes anything fail. `image_files` and `dicom_files` decode
+the bytes of a file.
 """
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -20,6 +23,7 @@ from PIL import Image as Pillow
 from policies.documents.study import Image
 from silo_agent.data import dicom_files, image_files
 from silo_agent.data.cells import Cell, text
+from silo_agent.data.columns.ahead import Ahead
 from silo_agent.data.errors import Unfit
 from silo_agent.data.images import Images, Levels, PixelScale
 from silo_agent.data.raster import MAX_BYTES, Raster
@@ -54,12 +58,26 @@ class ImageStore:
         self._levels = room
         self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
+        self._ahead: Ahead[Path, Levels] = Ahead(partial(_decoded, image=image))
+
+    def expect(self, cells: Iterable[Cell]) -> None:
+        """Say which cells `place` will be asked for, so that workers decode their images before."""
+        self._ahead.expect(self._new(cells))
+
+    def _new(self, cells: Iterable[Cell]) -> Iterator[Path]:
+        seen = set(self._places)
+        for cell in cells:
+            with suppress(Exception):  # `place` says what is wrong
+                path = self._locate(cell)
+                if path not in seen:
+                    seen.add(path)
+                    yield path
 
     def place(self, cell: Cell) -> int:
         """Return the place of the cell's image among the collected ones. Decode it if it is new. Raises `Unfit`."""
         path = self._locate(cell)
         if path not in self._places:
-            image, place = _decoded(path, self._image), len(self._paths)
+            image, place = self._ahead.get(path), len(self._paths)
             if place < len(self._levels):
                 self._levels[place] = image
             self._paths.append(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.study import Image
+from silo_agent.data.columns.ahead import Ahead
 
 Levels = NDArray[np.uint8 | np.uint16]
 """Pixels as integers: 0 is the public minimum, `top` the maximum."""
@@ -83,6 +85,7 @@ class Images:
     rest: tuple[Path, ...] = ()
     decode: Callable[[Path], Levels] | None = None
     _order: NDArray[np.int64] = field(init=False)
+    _ahead: Ahead[Path, Levels] | None = field(init=False, default=None)
 
     def __post_init__(self, order: NDArray[np.int64] | None) -> None:
         if self.levels.ndim != 4 or self.levels.dtype not in (np.uint8, np.uint16):  # noqa: PLR2004
@@ -100,6 +103,8 @@ class Images:
             msg = "order must name existing images"
             raise ValueError(msg)
         object.__setattr__(self, "_order", order)
+        if self.decode is not None:
+            object.__setattr__(self, "_ahead", Ahead(self.decode))
         self.levels.setflags(write=False)
         order.setflags(write=False)
 
@@ -121,21 +126,30 @@ class Images:
         An image that cannot be decoded any more is NaN throughout.
         """
         places = self._order[rows]
-        if self.rest and places.max(initial=-1) >= len(self.levels):
-            images: NDArray[np.float32] = np.stack([self._image(place) for place in places.tolist()])
-            return self._scaled(images)
-        return self._scaled(self.levels[places].astype(np.float32))
-
-    def _image(self, place: int) -> NDArray[np.float32]:
-        if place < len(self.levels):
-            return np.asarray(self.levels[place], np.float32)
-        if self.decode is None:
+        apart = np.flatnonzero(places >= len(self.levels))
+        if not len(apart):
+            return self._scaled(self.levels[places].astype(np.float32))
+        if self._ahead is None:
             msg = "images that are not in memory need a decoder"
             raise ValueError(msg)
-        try:
-            return np.asarray(self.decode(self.rest[place - len(self.levels)]), np.float32)
-        except Exception:  # noqa: BLE001  # the file changed since it was read; its record must not cost another its term
-            return np.full(self.shape, np.nan, np.float32)
+        images = np.full((len(places), *self.shape), np.nan, np.float32)
+        kept = np.flatnonzero(places < len(self.levels))
+        images[kept] = self.levels[places[kept]]
+        if not self._ahead.has(self._file(places[apart[0]])):
+            self._ahead.expect(map(self._file, places[apart]))
+        for place in apart:
+            with suppress(Exception):  # the file changed since it was read; its record must not cost another its term
+                images[place] = self._ahead.get(self._file(places[place]))
+        return self._scaled(images)
+
+    def expect(self, rows: NDArray[np.int64] | slice) -> None:
+        """Say which records' images will be taken, in this order, so that those not in memory are decoded by then."""
+        places = self._order[rows]
+        if self._ahead is not None and places.max(initial=-1) >= len(self.levels):
+            self._ahead.expect(map(self._file, places[places >= len(self.levels)]))
+
+    def _file(self, place: np.int64) -> Path:
+        return self.rest[int(place) - len(self.levels)]
 
     def _scaled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         # 2 * level - top is a whole number below 2^24, so only the division rounds, and the ends are exactly -1 and 1.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from policies.documents.study import Code, DataSchema
 from silo_agent.data.cells import Cell, OwnCodes, shown, text
-from silo_agent.data.columns.arrow_cells import Places, give_back, joined
+from silo_agent.data.columns.arrow_cells import Places, distinct, give_back, joined
 from silo_agent.data.columns.collected import Collected
 from silo_agent.data.columns.names import Numbering
 from silo_agent.data.columns.parsers import (
@@ -266,7 +266,7 @@ class RecordBuilder:
         codes, names = _names(reader, schema)
         images = None
         if store is not None and schema.image is not None:
-            images = reader.column(schema.image.column, Parser(store.place), 0)
+            images = image_places(reader, store, schema.image.column)
         fits = reader.fits
         self._fits.add(fits)
         self._whose.add(codes[fits], names)
@@ -336,7 +336,14 @@ def read_images(reader: ColumnReader, folder: Path, schema: DataSchema) -> Image
     if schema.image is None:
         return None
     store = ImageStore(folder, schema.image, reserve(schema.image))
-    return store.images(reader.column(schema.image.column, Parser(store.place), 0))
+    return store.images(image_places(reader, store, schema.image.column))
+
+
+def image_places(reader: ColumnReader, store: ImageStore, column: str) -> NDArray[np.int64]:
+    """The place in a store of every row's image, (n,)."""
+    _, different = distinct(reader.table.columns[column])
+    store.expect(different)
+    return reader.column(column, Parser(store.place), 0)
 
 
 def empty_records(schema: DataSchema) -> Records:

@@ -58,6 +58,11 @@ class Batches:
         self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
         self._heads = torch.tensor(heads, dtype=torch.float32, device=device)
 
+    def expect(self, drawn: NDArray[np.int64]) -> None:
+        """Say which records will be taken, in this order, so that images are decoded by then."""
+        if self._images is not None:
+            self._images.expect(drawn)
+
     def take(self, drawn: NDArray[np.int64]) -> Batch:
         """The drawn records, filled up to a whole chunk with made-up rows: zeros of the first class and domain."""
         rows = torch.from_numpy(drawn).to(self._device)

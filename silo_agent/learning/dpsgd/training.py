@@ -281,6 +281,7 @@ class _Run:
         def add(totals: Sequence[torch.Tensor], drawn: NDArray[np.int64]) -> None:
             width = self.trained.encoder.representation
             own = gaussian(self._latent, (len(drawn), width)) if self._stochastic else None
+            batches.expect(drawn)
             for begin in range(0, max(len(drawn), 1), rows):
                 part = slice(begin, begin + rows)
                 each.add(totals, batches, drawn[part], None if own is None else own[part])

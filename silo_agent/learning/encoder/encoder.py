@@ -219,6 +219,8 @@ def feature_parts(
     encoder = encoder.to(device)
     read = encoder.to_predict if to_predict else encoder
     chunk = rows or most_rows(encoder)
+    if images is not None:
+        images.expect(slice(None))
     for start in range(0, max(len(inputs), 1), chunk):
         part = slice(start, start + chunk)
         x, pixels = torch.tensor(inputs[part], device=device), None

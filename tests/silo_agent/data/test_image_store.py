@@ -1,5 +1,6 @@
 import os
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -240,3 +241,31 @@ def test_images_go_to_another_process_without_the_room_that_they_leave(tmp_path,
     sent = pickle.dumps(found)
     assert len(sent) < 4000
     np.testing.assert_array_equal(pickle.loads(sent).take(slice(None)), found.take(slice(None)))  # noqa: S301
+
+
+def test_images_are_decoded_by_workers_before_they_are_needed_and_are_the_same(tmp_path, monkeypatch):
+    threads, decode = set(), image_store._decoded
+    names = [f"{place}.png" for place in range(30)]
+    for place, name in enumerate(names):
+        write_png(tmp_path / name, np.full((8, 10), place, np.uint8))
+    lines = [f"p{place},50,10,f,yes,A,1,{name}" for place, name in enumerate([*names, "none.png", names[3]])]
+    (tmp_path / "ward.csv").write_text("\n".join([SCANS, *lines]) + "\n")
+
+    def seen(path, image):
+        threads.add(threading.current_thread().name)
+        return decode(path, image)
+
+    monkeypatch.setattr(image_store, "_decoded", seen)
+    images = read_records(tmp_path / "ward.csv", scans_schema(), room=reserve(scans_schema().image, 4)).records.images
+    assert len(images) == 31
+    assert any(name.startswith("decoding") for name in threads)
+    levels = [round(float(image.mean() + 1) * 255 / 2) for image in images.take(slice(None))]
+    assert levels == [*range(30), 3]
+    threads.clear()
+    images.expect(np.arange(31)[::-1])
+    again = [images.take(np.array([place])) for place in range(30, -1, -1)]
+    assert [round(float(image.mean() + 1) * 255 / 2) for image in again] == levels[::-1]
+    assert MAIN not in threads
+
+
+MAIN = threading.main_thread().name
