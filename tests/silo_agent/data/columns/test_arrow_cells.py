@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo_agent.data.cells import number
+from silo_agent.data.cells import MAX_TEXT, number
 from silo_agent.data.columns import arrow_cells
-from silo_agent.data.columns.arrow_cells import ArrowCells, cells_of, distinct, joined, taken
+from silo_agent.data.columns.arrow_cells import ArrowCells, cells_of, decoded, distinct, joined, taken
 
 TEXTS = st.text(st.sampled_from("0123456789+-.eE_ \t\x1c\u00a0naif٣"), max_size=6) | st.floats().map(str)
 COLUMNS = st.one_of(
@@ -88,3 +88,25 @@ def test_types_that_have_no_form_are_refused():
 def test_a_part_of_a_column_is_a_column():
     cells = ArrowCells(pa.array([1, None, 3], pa.int16()))
     assert (cells[0], list(cells[1:]), len(cells[1:])) == (1, [None, 3], 2)
+
+
+def test_cells_of_no_type_and_parts_of_no_column():
+    nothing = ArrowCells(pa.nulls(2))
+    codes, different = nothing.distinct()
+    assert (codes.tolist(), different, nothing.numbers()) == ([0, 0], [None], None)
+    assert ArrowCells(pa.nulls(0)).distinct()[1] == []
+    assert list(joined([])) == []
+
+
+def test_values_without_a_form_are_told_by_their_place(monkeypatch):
+    for values, cells, undecoded in (
+        (["a", "x" * (MAX_TEXT + 1), "c"], ["a", None, "c"], [1]),
+        (["a", "\udcff"], ["a", None], [1]),
+        ([b"x", 2, "y" * MAX_TEXT], ["b'x'", 2, "y" * MAX_TEXT], []),
+    ):
+        found, places = decoded(values)
+        assert (list(found), places) == (cells, undecoded)
+    monkeypatch.setattr(arrow_cells, "plain", None)
+    for values in (["a", None, "é"], [1, 2.5, True, None], [None]):
+        found, places = decoded(values)
+        assert (list(found), places) == (values, []), "without a look at each of them"

@@ -50,7 +50,9 @@ collected, part = Collected(np.float32, (64,)), np.ones((4096, 64), np.float32)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for _ in range(128):
     collected.add(part)
-assert collected.whole().sum() == 128 * 4096 * 64
+whole = collected.whole()
+assert whole.sum() == 128 * 4096 * 64
+assert not isinstance(whole, np.memmap), "in memory"
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -76,3 +76,9 @@ def test_no_more_names_are_told_apart_at_once_than_a_table_holds(monkeypatch):
     numbers, first = names_module._numbered(Seen(names_module.pa.array(texts, names_module.pa.large_string())))
     assert numbers.tolist() == first.tolist() == list(range(20_000))
     assert max(sizes) <= 2000
+
+
+def test_a_part_of_an_array_is_numbered_by_its_own_texts():
+    texts = names_module.pa.array(["p1", "x", "", "p1", "x"], names_module.pa.large_string())[1:]
+    numbers, first = names_module._numbered(texts)
+    assert (numbers.tolist(), first.tolist()) == ([0, 1, 2, 0], [0, 1, 2])

@@ -45,3 +45,8 @@ def test_the_type_of_all_values_is_that_of_what_stands_in_for_the_unfit(kind):
         assert read_cells(cells, Parser(kind), kind(0)).values.dtype == np.dtype(
             {int: np.int64, float: np.float64}[kind]
         )
+
+
+def test_codes_are_not_taken_for_numbers_first(monkeypatch):
+    monkeypatch.setattr(ArrowCells, "numbers", None)
+    assert read_cells(cells_of(["1", "2", "1"]), Parser(int), 0).values.tolist() == [1, 2, 1]

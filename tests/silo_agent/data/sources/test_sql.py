@@ -356,7 +356,8 @@ def test_a_wrong_password_is_refused_and_not_shown(cluster, tmp_path):
 def test_a_connection_that_is_lost_while_rows_come_is_told_as_such(cluster):
     with pytest.raises(RecordError) as caught:
         rows(postgres(cluster, "SELECT pg_terminate_backend(pg_backend_pid())"))
-    assert "closed the connection" in caught.value.found
+    # Which of the two is read first is the network's affair.
+    assert "closed the connection" in caught.value.found or "terminating connection" in caught.value.found
 
 
 @pytest.mark.parametrize("condition", ["EXISTS (SELECT FROM stay WHERE failing(age) > 0)", "(SELECT failing(age)) > 0"])
