@@ -17,7 +17,7 @@ import typer
 from policies.decision import check_file
 from policies.documents.study import load_study
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
 from silo_agent.storage.approvals import looked_at
@@ -57,9 +57,16 @@ def data_check(
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
         withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-        reading = read_records(
-            path, study.data, identified_by, faults=Faults(limit), written=written, withdrawn=withdrawn
-        )
+        with counting("rows read") as seen:
+            reading = read_records(
+                path,
+                study.data,
+                identified_by,
+                faults=Faults(limit),
+                written=written,
+                withdrawn=withdrawn,
+                seen=seen,
+            )
     except DataAbsentError as error:
         msg = f"{study.name} would wait for its data: {error}"
         raise StateError(msg) from None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,3 +128,18 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     for one in known:
         for warning in warned[one.digest]:
             typer.echo(f"warning: {one.name}: {warning.text}")
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int], object]]:
+    """Count on the terminal, while something lasts, what it gives; nothing where nobody looks.
+
+    What is yielded is told how many more there are. The line is gone at the end, and after Ctrl-C.
+    """
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), "{task.completed:,.0f} " + what, TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield partial(bar.advance, bar.add_task(what, total=None))

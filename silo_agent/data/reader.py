@@ -180,6 +180,7 @@ def read_records(
     more: Sequence[str] = (),
     room: Levels | None = None,
     faults: Faults | None = None,
+    seen: Callable[[int], object] = lambda _: None,
 ) -> Reading:
     """Read a file (CSV, or Parquet if the suffix is `.parquet`), a folder of such files, or a database's statement.
 
@@ -198,6 +199,8 @@ def read_records(
     decoded once here. The first are kept in `room`, which the caller reserved; the others are decoded again when they
     are needed.
 
+    `seen` is told how many more rows were read, some thousands at a time.
+
     Records are in the file's order; no record at all is a normal result. Raises `DataError` only for faults that no
     single record decides: the file is absent, unreadable or lacks a column.
     """
@@ -206,6 +209,7 @@ def read_records(
     builder = RecordBuilder(folder_of(source), schema, written, more=more, room=room, faults=faults)
     for table in opened.tables(opened.columns, faults):
         builder.add(table.without(withdrawn, schema.patient))
+        seen(len(table.rows) + table.broken)
     return builder.reading()
 
 

@@ -1,4 +1,8 @@
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -200,3 +204,17 @@ def test_a_withdrawal_needs_the_cells_that_the_policy_names(hospital):
         assert isinstance(done.exception, StateError)
         assert why in str(done.exception)
     assert not StateFolder(AgentConfig.load(hospital).state).withdrawn.exists()
+
+
+def test_whoever_waits_sees_how_many_rows_were_read_and_no_program_does(hospital, study):
+    """On a terminal alone, of which the line is gone in the end."""
+    command = [sys.executable, "-m", "silo_agent.cli", "data", "check", str(study), "-c", str(hospital)]
+    leader, follower = pty.openpty()
+    terminal = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, env=terminal, check=True)
+    os.close(follower)
+    shown = os.read(leader, 1 << 16).decode()
+    assert "rows read" in shown
+    assert b"rows read" not in done.stdout
+    piped = subprocess.run(command, capture_output=True, check=True)
+    assert (piped.stdout, piped.stderr) == (done.stdout, b"")
