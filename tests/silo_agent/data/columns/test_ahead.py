@@ -1,3 +1,4 @@
+import os
 import pickle
 import threading
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from silo_agent.data.columns import ahead as ahead_module
 from silo_agent.data.columns.ahead import WINDOW, Ahead
 
 
@@ -83,3 +85,20 @@ def test_it_goes_to_another_process_without_what_waits():
     ahead.expect([1, 2])
     there = pickle.loads(pickle.dumps(ahead))  # noqa: S301  # our own
     assert (there.has(1), there.get(1)) == (False, 2)
+
+
+def test_what_was_expected_before_makes_room_for_what_is_expected_now():
+    ahead = Ahead(doubled)
+    ahead.expect(range(WINDOW))
+    ahead.expect(range(100, 100 + WINDOW))
+    assert [ahead.has(key) for key in (0, WINDOW - 1, 100, 99 + WINDOW)] == [False, False, True, True]
+    assert ahead.get(0) == 0
+
+
+def test_a_process_has_one_pool_of_its_own(monkeypatch):
+    seen, pool = [], ahead_module._pool
+    monkeypatch.setattr(ahead_module, "_pool", lambda process: seen.append(process) or pool(process))
+    ahead = Ahead(doubled)
+    ahead.expect([1, 2])
+    assert set(seen) == {os.getpid()}
+    assert pool(os.getpid()) is pool(os.getpid())
