@@ -23,7 +23,7 @@ from PIL import Image as Pillow
 from policies.documents.study import Image
 from silo_agent.data import dicom_files, image_files
 from silo_agent.data.cells import Cell, text
-from silo_agent.data.columns.ahead import Ahead
+from silo_agent.data.columns.ahead import WorkAhead
 from silo_agent.data.errors import Unfit
 from silo_agent.data.images import Images, Levels, PixelScale
 from silo_agent.data.raster import MAX_BYTES, Raster
@@ -58,7 +58,7 @@ class ImageStore:
         self._levels = room
         self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
-        self._ahead: Ahead[Path, Levels] = Ahead(partial(_decoded, image=image))
+        self._ahead: WorkAhead[Path, Levels] = WorkAhead(partial(_decoded, image=image))
 
     def expect(self, cells: Iterable[Cell]) -> None:
         """Say which cells `place` will be asked for, so that workers decode their images before."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.study import Image
-from silo_agent.data.columns.ahead import Ahead
+from silo_agent.data.columns.ahead import WorkAhead
 
 Levels = NDArray[np.uint8 | np.uint16]
 """Pixels as integers: 0 is the public minimum, `top` the maximum."""
@@ -85,7 +85,7 @@ class Images:
     rest: tuple[Path, ...] = ()
     decode: Callable[[Path], Levels] | None = None
     _order: NDArray[np.int64] = field(init=False)
-    _ahead: Ahead[Path, Levels] | None = field(init=False, default=None)
+    _ahead: WorkAhead[Path, Levels] | None = field(init=False, default=None)
 
     def __post_init__(self, order: NDArray[np.int64] | None) -> None:
         if self.levels.ndim != 4 or self.levels.dtype not in (np.uint8, np.uint16):  # noqa: PLR2004
@@ -104,7 +104,7 @@ class Images:
             raise ValueError(msg)
         object.__setattr__(self, "_order", order)
         if self.decode is not None:
-            object.__setattr__(self, "_ahead", Ahead(self.decode))
+            object.__setattr__(self, "_ahead", WorkAhead(self.decode))
         self.levels.setflags(write=False)
         order.setflags(write=False)
 

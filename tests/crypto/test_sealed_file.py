@@ -1,10 +1,12 @@
 import io
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto import sealed_file
+from crypto.canonical import canonical
 from crypto.entropy import SystemEntropy
 from crypto.errors import SealError
 
@@ -62,3 +64,15 @@ def test_any_flipped_bit_is_noticed(data):
 
 def test_the_same_content_is_never_sealed_alike():
     assert sealed(b"same") != sealed(b"same")
+
+
+def test_a_file_that_was_sealed_by_hand_opens():
+    """As other versions have sealed it: a nonce of twelve bytes before each piece of sixteen mebibytes."""
+    nonces, parts = (b"1" * 12, b"2" * 12), (bytes(16 << 20), b"end")
+    sealed = b"".join(
+        nonce + AESGCM(KEY).encrypt(nonce, part, canonical("sealed file", "rows", place, place == 1))
+        for place, (nonce, part) in enumerate(zip(nonces, parts, strict=True))
+    )
+    assert list(sealed_file.opened(KEY, "rows", io.BytesIO(sealed))) == list(parts)
+    again = [len(piece) for piece in sealed_file.seal(KEY, "rows", parts, SystemEntropy())]
+    assert again == [(16 << 20) + 28, 3 + 28]

@@ -20,7 +20,7 @@ MOST_WORKERS: Final = 4
 WINDOW: Final = 2 * MOST_WORKERS
 
 
-class Ahead(Generic[K, V]):
+class WorkAhead(Generic[K, V]):
     """Does `work` for keys that are expected, a few at a time. It goes to another process without its results."""
 
     def __init__(self, work: Callable[[K], V]) -> None:
@@ -52,8 +52,8 @@ class Ahead(Generic[K, V]):
         wait(self._begun.values())
         return self._work(key)
 
-    def __reduce__(self) -> tuple[type[Ahead[K, V]], tuple[Callable[[K], V]]]:
-        return Ahead, (self._work,)
+    def __reduce__(self) -> tuple[type[WorkAhead[K, V]], tuple[Callable[[K], V]]]:
+        return WorkAhead, (self._work,)
 
     def _fill(self) -> None:
         while len(self._begun) < WINDOW:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silo_agent.data.columns import ahead as ahead_module
-from silo_agent.data.columns.ahead import WINDOW, Ahead
+from silo_agent.data.columns.ahead import WINDOW, WorkAhead
 
 
 def doubled(key):
@@ -28,7 +28,7 @@ def asked(ahead, keys):
 
 @given(st.lists(st.integers(-3, 30), max_size=40), st.lists(st.integers(-3, 30), max_size=40))
 def test_each_result_is_that_of_its_key_whatever_was_expected(expected, keys):
-    ahead = Ahead(doubled)
+    ahead = WorkAhead(doubled)
     ahead.expect(expected)
     alone = [None if key < 0 else 2 * key for key in keys]
     assert asked(ahead, keys) == alone
@@ -45,7 +45,7 @@ def test_work_is_done_before_it_is_asked_for_and_no_more_of_it_than_may_wait():
             enough.set()
         return key
 
-    ahead = Ahead(work)
+    ahead = WorkAhead(work)
     ahead.expect(range(1000))
     assert enough.wait(30)
     assert sorted(done) == list(range(WINDOW))
@@ -73,7 +73,7 @@ def test_work_that_fails_beside_other_work_is_done_again_alone():
             with lock:
                 going[0] -= 1
 
-    ahead = Ahead(work)
+    ahead = WorkAhead(work)
     ahead.expect(["large", "small"])
     with pytest.raises(MemoryError):
         ahead.get("large")
@@ -81,14 +81,14 @@ def test_work_that_fails_beside_other_work_is_done_again_alone():
 
 
 def test_it_goes_to_another_process_without_what_waits():
-    ahead = Ahead(doubled)
+    ahead = WorkAhead(doubled)
     ahead.expect([1, 2])
     there = pickle.loads(pickle.dumps(ahead))  # noqa: S301  # our own
     assert (there.has(1), there.get(1)) == (False, 2)
 
 
 def test_what_was_expected_before_makes_room_for_what_is_expected_now():
-    ahead = Ahead(doubled)
+    ahead = WorkAhead(doubled)
     ahead.expect(range(WINDOW))
     ahead.expect(range(100, 100 + WINDOW))
     assert [ahead.has(key) for key in (0, WINDOW - 1, 100, 99 + WINDOW)] == [False, False, True, True]
@@ -98,7 +98,7 @@ def test_what_was_expected_before_makes_room_for_what_is_expected_now():
 def test_a_process_has_one_pool_of_its_own(monkeypatch):
     seen, pool = [], ahead_module._pool
     monkeypatch.setattr(ahead_module, "_pool", lambda process: seen.append(process) or pool(process))
-    ahead = Ahead(doubled)
+    ahead = WorkAhead(doubled)
     ahead.expect([1, 2])
     assert set(seen) == {os.getpid()}
     assert pool(os.getpid()) is pool(os.getpid())
