@@ -205,7 +205,7 @@ def _open_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: C
 
     def tables(columns: Collection[str], faults: Faults) -> Iterator[Table]:
         places = [placed[name] for name in columns]
-        with _readable(path), path.open("rb") as file:
+        with _readable(path), _of_records(path), path.open("rb") as file:
             first = 1
             for block in line_blocks(file):
                 own = block if schema.columns or first > 1 else block[block.index(b"\n") + 1 :]
