@@ -42,7 +42,7 @@ class InstalledRole:
 ROLES: Final = (
     InstalledRole("coordinator", ("coordinator",), cpu=True),
     InstalledRole("silo", ("silo", "dicom", "export"), cpu=True),
-    InstalledRole("research", ("silo", "coordinator", "dicom", "export", "demo"), cpu=True),
+    InstalledRole("research", ("silo", "coordinator", "dicom", "export", "demo", "cluster"), cpu=True),
     InstalledRole("silo-cuda", ("silo", "dicom", "export"), cpu=False),
 )
 

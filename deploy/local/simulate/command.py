@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 from rich.console import Console
@@ -19,7 +19,7 @@ from policies.documents.study import Study, load_study
 
 if TYPE_CHECKING:
     from deploy.local.simulate.data.reading import LeftOut
-    from deploy.local.simulate.many import M_co, Run
+    from deploy.local.simulate.engines.task import Engine, M_co, Run
     from deploy.local.simulate.outcome import RunMetrics
     from deploy.local.simulate.silos import Source
 
@@ -45,6 +45,14 @@ TestFile = Annotated[Path | None, typer.Option("--test", help="Measure on these 
 HeldOut = Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of each silo's patients who do not train.")]
 Seeds = Annotated[str, typer.Option(help="How many, as 5; or which, as 1,2,7 or 200-219.")]
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes side by side.")]
+EngineName = Annotated[
+    Literal["processes", "dask"],
+    typer.Option("--engine", help="Who computes seeds: processes of this machine, or a cluster of Dask's."),
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="tls://HOST:PORT", help="Of a cluster; without it --workers on this machine.")
+]
+Tls = Annotated[Path | None, typer.Option(metavar="FOLDER", help="With the cluster's ca.pem, cert.pem and key.pem.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write every figure of every seed to this file.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the metrics by domain to this file: .svg, .png or .pdf.")]
 NoNoise = Annotated[bool, typer.Option("--without-noise", help="Run the same study without noise beside it.")]
@@ -73,6 +81,9 @@ def simulate(
     held_out: HeldOut = 0.25,
     seeds: Seeds = "5",
     workers: Workers = 1,
+    engine: EngineName = "processes",
+    scheduler: Scheduler = None,
+    tls: Tls = None,
     json_file: Json = None,
     plot: Plot = None,
     no_noise: NoNoise = False,
@@ -90,6 +101,7 @@ def simulate(
     require_reason(data, public, test, silos_by)
     require_places(json_file, plot)
     require_start(asked, model)
+    chosen = engine_of(engine, workers, scheduler, tls)
     # What follows loads torch, for a second or two; the faults above are told at once.
     from deploy.local.simulate import alone as silos_alone
     from deploy.local.simulate import ensemble as of_silos
@@ -113,7 +125,7 @@ def simulate(
 
         def each(name: str, what: Run[M_co], variant: Study) -> tuple[M_co, ...]:
             done = partial(bar.advance, bar.add_task(name, total=len(numbers)))
-            return each_seed(what, variant, source, numbers, workers=workers, done=done)
+            return each_seed(what, variant, source, numbers, workers=workers, engine=chosen, done=done)
 
         runs = each("study", partial(run, ensemble=ensemble), asked)
         own = [run.own for run in runs if run.own is not None]
@@ -176,6 +188,19 @@ def require_places(json_file: Path | None, plot: Path | None) -> None:
     if plot is not None and find_spec("matplotlib") is None:
         msg = "--plot needs matplotlib; install requirements-research.txt of the release"
         raise SimulationError(msg)
+
+
+def engine_of(name: str, workers: int, scheduler: str | None, tls: Path | None) -> Engine | None:
+    """Who computes seeds; None for processes of this machine. Raises `SimulationError` for what does not fit."""
+    if name == "dask":
+        from deploy.local.simulate.engines.cluster import DaskCluster
+
+        return DaskCluster(workers, scheduler, tls)
+    left = [option for option, value in (("--scheduler", scheduler), ("--tls", tls)) if value]
+    if left:
+        msg = f"{' and '.join(left)} without --engine dask: add it, or leave them out"
+        raise SimulationError(msg)
+    return None
 
 
 def require_start(study: Study, model: Path | None) -> None:

@@ -1,0 +1,89 @@
+"""Seeds in processes of this machine."""
+
+import sys
+from concurrent.futures import Future
+
+import pytest
+
+from deploy.local.simulate.engines import processes
+from deploy.local.simulate.engines.processes import Processes
+from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.many import each_seed, simulate_seeds
+from support.simulated import SOURCE, Dying, failing, guess
+from support.studies import tiny_study
+
+
+class Here:
+    """Workers in this process, one after the other."""
+
+    made = ()
+
+    def __init__(self, workers, context, *, initializer, initargs):
+        assert context.get_start_method() == "spawn"
+        Here.made = (*Here.made, workers)
+        initializer(*initargs)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        processes._TASKS.clear()
+
+    def submit(self, work, seed):
+        future = Future()
+        future.set_result(work(seed))
+        return future
+
+
+@pytest.mark.parametrize(("workers", "seeds", "made"), [(2, (5, 3, 4), 2), (8, (5, 3), 2), (1, (5,), 1)])
+def test_no_more_workers_are_made_than_there_are_seeds(monkeypatch, workers, seeds, made):
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(Here, "made", ())
+    found = each_seed(guess, tiny_study(), SOURCE, seeds, engine=Processes(workers))
+    assert [run.seed for run in found] == list(seeds)
+    assert Here.made == (made,)
+
+
+@pytest.fixture
+def main(monkeypatch, tmp_path):
+    """A worker imports the main script again, and some scripts that start pytest would begin the tests again."""
+    (tmp_path / "main.py").touch()
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__file__", str(tmp_path / "main.py"), raising=False)
+    monkeypatch.setattr(main, "__spec__", None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("main")
+def test_what_a_worker_that_is_lost_had_to_do_is_done_again(tmp_path):
+    heard, seeds = [], (4, 2, 9, 7)
+    run = Dying(tmp_path, {2: 2, 7: 1})
+    found = each_seed(run, tiny_study(), SOURCE, seeds, workers=2, done=lambda: heard.append(1))
+    alone = each_seed(Dying(tmp_path, {}), tiny_study(), SOURCE, seeds)
+    assert [one.seed for one in found] == list(seeds)
+    assert [one.exact for one in found] == [one.exact for one in alone]
+    assert len(heard) == 4, "each is told once"
+    assert len(list(tmp_path.glob("[27] [01]"))) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("main")
+def test_workers_that_are_lost_again_and_again_end_the_run_with_a_sentence(tmp_path):
+    with pytest.raises(SimulationError, match=r"ended 3 times before any of the 2 seeds that are left.*fewer --work"):
+        each_seed(Dying(tmp_path, {1: 9, 2: 9}), tiny_study(), SOURCE, (1, 2), workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("main")
+def test_a_seed_that_fails_ends_the_run():
+    with pytest.raises(ValueError, match=r"1|2"):
+        each_seed(failing, tiny_study(), SOURCE, (1, 2), workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("main")
+def test_workers_change_no_bit():
+    study = tiny_study()
+    one, two = (simulate_seeds(study, SOURCE, (1, 2, 3), workers=workers) for workers in (1, 2))
+    assert [run.model.digest for run in one] == [run.model.digest for run in two]
+    assert [run.exact for run in one] == [run.exact for run in two]
