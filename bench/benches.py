@@ -189,11 +189,19 @@ BENCHES: Final = (
     ),
     Bench(
         "data",
-        "bench.speed.data",
+        "bench.speed.scale.data",
         "A hospital's table from file to cohorts, to ten million rows, beside pyarrow, polars, DuckDB; 100,000 images",
         "10 minutes",
         (),
         _ONE_CORE,
+    ),
+    Bench(
+        "simulate",
+        "bench.speed.scale.simulate",
+        "Twenty seeds of a study in one process, in two, and on three workers of Dask's: time, and the same bits",
+        "10 minutes",
+        (),
+        _NUMPY,
     ),
     Bench(
         "encoder-scale",

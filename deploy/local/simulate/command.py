@@ -19,7 +19,7 @@ from policies.documents.study import Study, load_study
 
 if TYPE_CHECKING:
     from deploy.local.simulate.data.reading import LeftOut
-    from deploy.local.simulate.engines.task import Engine, M_co, Run
+    from deploy.local.simulate.engines.task import M_co, Run, SeedEngine
     from deploy.local.simulate.outcome import RunMetrics
     from deploy.local.simulate.silos import Source
 
@@ -190,7 +190,7 @@ def require_places(json_file: Path | None, plot: Path | None) -> None:
         raise SimulationError(msg)
 
 
-def engine_of(name: str, workers: int, scheduler: str | None, tls: Path | None) -> Engine | None:
+def engine_of(name: str, workers: int, scheduler: str | None, tls: Path | None) -> SeedEngine | None:
     """Who computes seeds; None for processes of this machine. Raises `SimulationError` for what does not fit."""
     if name == "dask":
         from deploy.local.simulate.engines.cluster import DaskCluster

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.engines.processes import Processes
-from deploy.local.simulate.engines.task import Engine, Here, M_co, Run, SeedTask
+from deploy.local.simulate.engines.task import Here, M_co, Run, SeedEngine, SeedTask
 from deploy.local.simulate.outcome import Outcome, RunMetrics
 from deploy.local.simulate.silos import Source
 from policies.documents.study import Study
@@ -24,13 +24,13 @@ def each_seed(
     seeds: Sequence[int],
     *,
     workers: int = 1,
-    engine: Engine | None = None,
+    engine: SeedEngine | None = None,
     done: Callable[[], object] = lambda: None,
 ) -> tuple[M_co, ...]:
     """One result for each seed, in their order; neither engine nor number of workers changes any of them.
 
     `source` gives the records of each seed. By default `workers` processes of this machine compute them. `done` is
-    called after each seed, as soon as it is done. Raises what a seed raises, and `SimulationError` as `Engine.each`.
+    called after each seed, as soon as it is done. Raises what a seed raises, and `SimulationError` as `SeedEngine.each`.
     """
     if engine is None:
         engine = Here() if workers <= 1 or len(seeds) <= 1 else Processes(workers)

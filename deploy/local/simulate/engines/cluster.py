@@ -41,7 +41,7 @@ class DaskCluster:
         self._workers, self._scheduler, self._tls = workers, scheduler, tls
 
     def each(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
-        """As `Engine.each`."""
+        """As `SeedEngine.each`."""
         left, in_vain = list(seeds), 0
         with self._client() as client:
             while left:

@@ -25,7 +25,7 @@ class Processes:
         self._workers = workers
 
     def each(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
-        """As `Engine.each`."""
+        """As `SeedEngine.each`."""
         left, in_vain = list(seeds), 0
         while left:
             before = len(left)

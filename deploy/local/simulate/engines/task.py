@@ -33,7 +33,7 @@ class SeedTask(NamedTuple, Generic[M_co]):
     source: Source
 
 
-class Engine(Protocol):
+class SeedEngine(Protocol):
     """Who computes seeds. The results are the same whoever it is, on one type of processor."""
 
     def each(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:

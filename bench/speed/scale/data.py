@@ -276,7 +276,7 @@ def one(way: str, where: str) -> dict[str, float]:
 
 def measured(way: str, where: str, folder: Path, tree: Path | None = None) -> dict[str, float]:
     """The same in a process of its own, with the code of a worktree if one is given."""
-    root = tree or Path(__file__).parents[2]
+    root = tree or Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root), "FEDWARD_BENCH_FOLDER": str(folder)}
     command = [sys.executable, __file__, "--one", way, where]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -339,7 +339,7 @@ def _fill(url: str, csv: Path) -> None:
 @contextmanager
 def worktree(commit: str, folder: Path) -> Iterator[Path]:
     """The code of a commit."""
-    root, tree = Path(__file__).parents[2], folder / "before"
+    root, tree = Path(__file__).parents[3], folder / "before"
     subprocess.run(["git", "worktree", "add", "--detach", str(tree), commit], cwd=root, check=True, capture_output=True)
     try:
         yield tree

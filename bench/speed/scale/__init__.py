@@ -1,0 +1,1 @@
+"""What large hospitals and long simulations cost."""
