@@ -30,7 +30,7 @@ def each_seed(
     """One result for each seed, in their order; neither engine nor number of workers changes any of them.
 
     `source` gives the records of each seed. By default `workers` processes of this machine compute them. `done` is
-    called after each seed, as soon as it is done. Raises what a seed raises, and `SimulationError` as `SeedEngine.each`.
+    called after each seed, as soon as it is done. Raises what `SeedEngine.each` raises.
     """
     if engine is None:
         engine = Here() if workers <= 1 or len(seeds) <= 1 else Processes(workers)
