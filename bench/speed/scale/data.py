@@ -312,7 +312,7 @@ def postgres(csv: Path) -> Iterator[str | None]:
 
     try:
         tool("initdb", "-D", f"{home}/data", "-U", user, "--auth=scram-sha-256", f"--pwfile={secret}", "-N")
-        options = f"-k {home} -c listen_addresses= -c fsync=off"
+        options = f"-k {home} -c listen_addresses="
         tool("pg_ctl", "-D", f"{home}/data", "-w", "-l", f"{home}/log", "-o", options, "start")
         try:
             url = f"postgresql://{user}@/postgres?host={home}"
