@@ -58,7 +58,9 @@ class ImageStore:
         self._levels = room
         self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
-        self._ahead: WorkAhead[Path, Levels] = WorkAhead(partial(_decoded, image=image))
+        # Not a method: the images go to other processes, and the room behind a method would go with them.
+        self._decode = partial(_decoded, image=image)
+        self._ahead: WorkAhead[Path, Levels] = WorkAhead(self._decode)
 
     def expect(self, cells: Iterable[Cell]) -> None:
         """Say which cells `place` will be asked for, so that workers decode their images before."""
@@ -88,10 +90,8 @@ class ImageStore:
         """Return all images, one per record, by their places. A place that holds no image is a black one."""
         kept = self._levels[: max(1, len(self._paths)) if len(places) else 0]
         rest = tuple(self._paths[len(kept) :])
-        # Not a method: the images go to other processes, and the room behind a method would go with them.
-        decode = partial(_decoded, image=self._image)
         top = PixelScale.of(self._image).top
-        return Images(kept, top, places, rest=rest, decode=decode)
+        return Images(kept, top, places, rest=rest, decode=self._decode)
 
     def _locate(self, cell: Cell) -> Path:
         """Return the file that a cell names. It is opened only if it lies in the folder after following links."""

@@ -16,6 +16,7 @@ from policies.documents.study import CategoryFeature, Feature
 
 Rows = NDArray[np.int64] | NDArray[np.bool_] | slice
 _MANY = 1 << 31
+"""Rows from which on a number of 32 bits does not hold a place."""
 ABSENT = np.float32(np.nan)
 """Stands for a cell that is absent where the study gives a fill."""
 

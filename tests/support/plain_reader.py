@@ -14,7 +14,7 @@ from silo_agent.data.cells import OwnCodes, plain, shown
 from silo_agent.data.columns.parsers import domain_parser, feature_parser, outcome_parser, patient_parser
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import Unfit
-from silo_agent.data.table import identity_of, needed_columns
+from silo_agent.data.table import identity_of
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,3 @@ def of_reading(reading, schema):
 def _comparable(records):
     """NaN as a word: it is not equal to itself."""
     return tuple((whose, tuple(str(value) for value in values)) for whose, values in records)
-
-
-def needed(schema):
-    """The columns that both read."""
-    return needed_columns(schema)

@@ -11,13 +11,18 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
-from typing import Final, Generic, TypeVar
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 MOST_WORKERS: Final = 4
 """Each may hold a decoded file of a third of a gigabyte."""
 WINDOW: Final = 2 * MOST_WORKERS
+_GOING: Final = WeakSet[Future[Any]]()
+"""All work that was begun in this process, also what nobody expects any more."""
+_GUARD: Final = Lock()
 
 
 class WorkAhead(Generic[K, V]):
@@ -49,7 +54,9 @@ class WorkAhead(Generic[K, V]):
                 return future.result()
             except Exception:  # noqa: BLE001, S110  # another key's work may be why
                 pass
-        wait(self._begun.values())
+        with _GUARD:
+            going = set(_GOING)
+        wait(going)
         return self._work(key)
 
     def __reduce__(self) -> tuple[type[WorkAhead[K, V]], tuple[Callable[[K], V]]]:
@@ -61,7 +68,9 @@ class WorkAhead(Generic[K, V]):
             if key is None:
                 return
             if key not in self._begun:
-                self._begun[key] = _pool(os.getpid()).submit(self._work, key)
+                future = self._begun[key] = _pool(os.getpid()).submit(self._work, key)
+                with _GUARD:
+                    _GOING.add(future)
 
 
 @lru_cache(1)

@@ -130,11 +130,7 @@ def cells_of(values: Sequence[Cell]) -> Sequence[Cell]:
         return values
     try:
         return ArrowCells(pa.array(values, kind, from_pandas=False))
-    except (
-        pa.ArrowInvalid,
-        OverflowError,
-        UnicodeEncodeError,
-    ):  # over 64 bits, or a lone surrogate
+    except (ValueError, OverflowError):  # a lone surrogate, or over 64 bits
         return values
 
 

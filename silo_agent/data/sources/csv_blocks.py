@@ -149,7 +149,7 @@ class _Lines:
                     column_types=dict.fromkeys(names, _TEXT), include_columns=asked, strings_can_be_null=False
                 ),
             )
-        except pa.ArrowInvalid:
+        except ValueError:  # Arrow's own, or of a delimiter that it does not take
             return None
         if table.num_rows != self.clear.sum():
             return None

@@ -208,9 +208,9 @@ def _open_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: C
         with _readable(path), _of_records(path), path.open("rb") as file:
             first = 1
             for block in line_blocks(file):
-                own = block if schema.columns or first > 1 else block[block.index(b"\n") + 1 :]
-                skipped = len(block) > len(own)
-                found = rows_of_block(own, first + skipped, schema.delimiter, len(header), places)
+                headed = first == 1 and not schema.columns
+                own = block[block.index(b"\n") + 1 :] if headed else block
+                found = rows_of_block(own, first + headed, schema.delimiter, len(header), places)
                 for one in found.broken:
                     faults.add(RecordFault(path.name, one.line, "", one.found, one.expected))
                 first += block.count(b"\n")

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from deploy.local.simulate.engines.task import MOST_LOST, Done, SeedTask, lost, work
+from deploy.local.simulate.engines.task import MOST_LOST, Done, SeedTask, WorkersLost, until_done, work
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.outcome import RunMetrics
 
@@ -42,16 +43,8 @@ class DaskCluster:
 
     def each(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
         """As `SeedEngine.each`."""
-        left, in_vain = list(seeds), 0
         with self._client() as client:
-            while left:
-                before = len(left)
-                for seed, result in _at_once(client, task, tuple(left)):
-                    left.remove(seed)
-                    done(seed, result)
-                in_vain = 0 if len(left) < before else in_vain + 1
-                if in_vain == MOST_LOST:
-                    raise lost(in_vain, len(left))
+            until_done(seeds, done, partial(_at_once, client, task))
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -71,19 +64,20 @@ class DaskCluster:
                 yield client
 
 
-def _at_once(client: Client, task: SeedTask[RunMetrics], seeds: Sequence[int]) -> Iterator[tuple[int, RunMetrics]]:
-    """Place the task at every worker, and give out seeds. Those that are lost with all workers are no results."""
+def _at_once(client: Client, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
+    """Place the task at every worker, and give out seeds. Those that are lost with all workers are not done."""
     from distributed import KilledWorker, as_completed
 
     (placed,) = client.scatter([task], broadcast=True)  # in a list: the parts of a tuple would be placed one by one
     begun = {client.submit(work, placed, seed, pure=False): seed for seed in seeds}
     for future in as_completed(begun):
         try:
-            yield begun[future], future.result()
+            result = future.result()
         except KilledWorker:
-            raise lost(MOST_LOST, len(seeds)) from None
+            raise WorkersLost from None
         except CancelledError:
             continue
+        done(begun[future], result)
 
 
 def _faults(scheduler: str | None, tls: Path | None) -> Iterator[str]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import partial
 
-from deploy.local.simulate.engines.task import MOST_LOST, Done, SeedTask, lost, work
+from deploy.local.simulate.engines.task import Done, SeedTask, until_done, work
 from deploy.local.simulate.outcome import RunMetrics
 
 _TASKS: list[SeedTask[RunMetrics]] = []
@@ -26,18 +27,7 @@ class Processes:
 
     def each(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
         """As `SeedEngine.each`."""
-        left, in_vain = list(seeds), 0
-        while left:
-            before = len(left)
-
-            def taken(seed: int, result: RunMetrics, left: list[int] = left) -> None:
-                left.remove(seed)
-                done(seed, result)
-
-            self._side_by_side(task, tuple(left), taken)
-            in_vain = 0 if len(left) < before else in_vain + 1
-            if in_vain == MOST_LOST:
-                raise lost(in_vain, len(left))
+        until_done(seeds, done, partial(self._side_by_side, task))
 
     def _side_by_side(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
         """Work on seeds until all are done, or a worker is lost, with which `concurrent.futures` ends all others."""

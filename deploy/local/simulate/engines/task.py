@@ -59,9 +59,32 @@ def work(task: SeedTask[M_co], seed: int) -> M_co:
     return task.run(task.study, task.source.draw(task.study, seed), seed=seed)
 
 
-def lost(times: int, left: int) -> SimulationError:
-    """What to say where workers are lost again and again."""
-    return SimulationError(
-        f"worker processes ended {times} times before any of the {left} seeds that are left was done; most likely the"
-        " machine lacks memory: use fewer --workers, or fewer records"
-    )
+class WorkersLost(Exception):  # noqa: N818  # stays among the engines: `until_done` makes a sentence of it
+    """A seed lost its workers again and again."""
+
+
+def until_done(seeds: Sequence[int], done: Done, at_once: Callable[[Sequence[int], Done], None]) -> None:
+    """Have all seeds computed. `at_once` may end before all that it was given are done, if workers are lost.
+
+    Raises `SimulationError` if it ends `MOST_LOST` times without a result, or raises `WorkersLost`.
+    """
+    left, in_vain = list(seeds), 0
+
+    def taken(seed: int, result: RunMetrics) -> None:
+        left.remove(seed)
+        done(seed, result)
+
+    while left:
+        before = len(left)
+        try:
+            at_once(tuple(left), taken)
+        except WorkersLost:
+            in_vain = MOST_LOST
+        else:
+            in_vain = 0 if len(left) < before else in_vain + 1
+        if in_vain == MOST_LOST:
+            msg = (
+                f"worker processes ended {in_vain} times before any of the {len(left)} seeds that are left was done;"
+                " most likely the machine lacks memory: use fewer --workers, or fewer records"
+            )
+            raise SimulationError(msg)

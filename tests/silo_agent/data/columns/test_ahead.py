@@ -80,6 +80,31 @@ def test_work_that_fails_beside_other_work_is_done_again_alone():
     assert ahead.get("small") == "small"
 
 
+def test_what_nobody_expects_any_more_is_waited_for_too():
+    """It may be what took the memory."""
+    begun, release, done = threading.Event(), threading.Event(), []
+
+    def slow(key):
+        begun.set()
+        release.wait(30)
+        done.append(key)
+
+    dropped = WorkAhead(slow)
+    dropped.expect(["dropped"])
+    assert begun.wait(30)
+    dropped.expect([])
+    threading.Timer(0.2, release.set).start()
+
+    def failing(key):
+        if threading.current_thread() is not threading.main_thread():
+            raise MemoryError
+        return list(done)
+
+    other = WorkAhead(failing)
+    other.expect([1])
+    assert other.get(1) == ["dropped"]
+
+
 def test_it_goes_to_another_process_without_what_waits():
     ahead = WorkAhead(doubled)
     ahead.expect([1, 2])

@@ -89,3 +89,13 @@ def test_what_is_asked_for_comes_in_the_order_in_which_it_is_asked():
     assert [list(column) for column in found.columns] == [["c", "f", "m"], ["a", "d", 'j"k']]
     assert (found.lines.tolist(), [one.line for one in found.broken]) == ([7, 8, 10], [9])
     assert "private" in repr(found) + repr(found.broken[0])
+
+
+def test_whatever_parts_the_cells_lines_are_split_as_by_themselves():
+    """A study's author may write any character."""
+    for mark in map(chr, range(128)):
+        content = f'a{mark}1\n"b{mark}"{mark}2\n""{mark}""\n{mark}\nplain\n'.encode()
+        for width in (1, 2):
+            alone = [cells for _, cells in split_rows(content, mark) if not isinstance(cells, Unfit)]
+            rows, _ = read(content, width, mark)
+            assert [cells for _, cells in rows] == [cells for cells in alone if len(cells) == width], repr(mark)
