@@ -22,6 +22,7 @@ class Reason(StrEnum):
     NOT_INVITED = "not_invited"
     STUDY_NOT_ALLOWED = "study_not_allowed"
     TOO_FEW_SILOS = "too_few_silos"
+    TOO_MANY_SILOS = "too_many_silos"
     NOISE_MODE = "noise_mode"
     NOT_PUBLIC = "not_public"
     COLLUDERS = "colluders"

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from bench.accuracy.exam import STUDY, Made
 from bench.table import Criterion, judge
 from deploy.demo.sources import load_source
-from deploy.local.simulate.engine import VirtualSilo, simulate
+from deploy.local.simulate.engine import simulate
+from deploy.local.simulate.groups import VirtualSilo
 from deploy.local.simulate.many import each_seed
 from deploy.local.simulate.outcome import Exact, RunMetrics
 from deploy.local.simulate.silos import Cohorts, Silo

@@ -16,7 +16,7 @@ from policies.documents.about import About
 from policies.documents.document import Closed, read_document
 from policies.documents.sections.data import DataSchema
 from policies.documents.sections.expected import Expected
-from policies.documents.sections.kinds import Name, Purpose
+from policies.documents.sections.kinds import MOST_SILOS, Name, Purpose
 
 MOST_EPSILON: Final = 32.0
 """The largest epsilon that a policy's budget may have."""
@@ -48,7 +48,7 @@ class Draft(Closed):
 
     name: Name
     purpose: Purpose
-    silos: Annotated[tuple[Name, ...], Field(min_length=2, max_length=256)]
+    silos: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MOST_SILOS)]
     data: DataSchema
     privacy: DraftPrivacy
     expected: Expected

@@ -17,7 +17,7 @@ from policies.documents.sections.encoder import EncoderPlan
 from policies.documents.sections.evaluation import ALL_PATIENTS, METRICS, Evaluation, Metric
 from policies.documents.sections.expected import Deadlines, Expected
 from policies.documents.sections.heads import HeadPlan
-from policies.documents.sections.kinds import Name, Purpose, Recipe
+from policies.documents.sections.kinds import MOST_SILOS, Name, Purpose, Recipe
 from policies.documents.sections.model import Model
 from policies.documents.sections.personal import Personal
 from policies.documents.sections.privacy import Privacy
@@ -46,9 +46,9 @@ class StudyFields(Closed):
     ]
     silos: Annotated[
         tuple[Name, ...],
-        Field(min_length=2, max_length=256),
+        Field(min_length=2, max_length=MOST_SILOS),
         About(
-            "who is invited; 2 to 256",
+            "who is invited; a federation has 256 at most, a simulation 1,000",
             comment="who is invited",
             unit="list of names",
             question="Hospitals, with commas between",
@@ -56,7 +56,7 @@ class StudyFields(Closed):
     ]
     min_silos: Annotated[
         int,
-        Field(ge=2, le=256),
+        Field(ge=2, le=MOST_SILOS),
         About(
             "least number in a sum; more than half of silos and `colluders` together",
             comment="least number in any sum; the others may be missing",

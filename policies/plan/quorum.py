@@ -1,4 +1,4 @@
-"""How many silos a study's sums need, and how many may be missing.
+"""How many silos a study's sums need, how many may be missing, and how many there may be.
 
 Guarantees: the number is computed from all silos that the study lists, and not from those that take part. So no
 coordinator can lower it by showing silos a small roster (docs/design/sums.md, "Thresholds"). The coordinator and every
@@ -8,8 +8,13 @@ silo call `require`; the study's schema does not, so that studies of earlier ver
 
 from __future__ import annotations
 
+from typing import Final
+
 from policies.documents.study import Study
 from policies.refusals import Reason, Refused
+
+MOST: Final = 256
+"""Silos that a federation's messages and sums carry. A study that is simulated may name more (`MOST_SILOS`)."""
 
 
 def least(silos: int, colluders: int) -> int:
@@ -28,8 +33,14 @@ def spare(study: Study) -> int:
 
 
 def require(study: Study) -> None:
-    """Raise `Refused` if `min_silos` lies below what the study's silos and colluders need."""
+    """Raise `Refused` if there are too many silos, or `min_silos` is below what silos and colluders need."""
     silos, colluders = len(study.silos), study.privacy.colluders
+    if silos > MOST:
+        raise Refused(
+            Reason.TOO_MANY_SILOS,
+            f"study.silos names {silos}, and a federation has {MOST} at most; only `fedward simulate` runs larger ones."
+            f" Name {MOST} or fewer",
+        )
     bound = least(silos, colluders)
     if study.min_silos < bound:
         raise Refused(

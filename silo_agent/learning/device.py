@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from silo_agent.learning.errors import LearningError
 
@@ -27,9 +28,14 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def limit_threads(count: int | None) -> None:
-    """Use at most `count` CPU threads. With None the library chooses."""
+    """Use at most `count` CPU threads, torch's as well as numpy's and scipy's. With None the libraries choose.
+
+    Threads of two processes on the same cores wait for each other in a loop: two simulations side by side were five
+    times slower each while numpy's were not limited.
+    """
     if count is not None:
         torch.set_num_threads(count)
+        threadpool_limits(count)
 
 
 def describe_device(wanted: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.console import Console
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deploy.local.simulate.data.reading import LeftOut
     from deploy.local.simulate.engines.task import M_co, Run, SeedEngine
     from deploy.local.simulate.outcome import RunMetrics
-    from deploy.local.simulate.silos import Source
+    from deploy.local.simulate.silos import HeldRecords
 
 MOST_SEEDS: Final = 10_000
 _WIDTH: Final = 140
@@ -53,6 +53,12 @@ Scheduler = Annotated[
     str | None, typer.Option(metavar="tls://HOST:PORT", help="Of a cluster; without it --workers on this machine.")
 ]
 Tls = Annotated[Path | None, typer.Option(metavar="FOLDER", help="With the cluster's ca.pem, cert.pem and key.pem.")]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Keep each seed's result here at once; a run that was stopped goes on with it."
+    ),
+]
 Json = Annotated[Path | None, typer.Option("--json", help="Write every figure of every seed to this file.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the metrics by domain to this file: .svg, .png or .pdf.")]
 NoNoise = Annotated[bool, typer.Option("--without-noise", help="Run the same study without noise beside it.")]
@@ -84,6 +90,7 @@ def simulate(
     engine: EngineName = "processes",
     scheduler: Scheduler = None,
     tls: Tls = None,
+    keep: Keep = None,
     json_file: Json = None,
     plot: Plot = None,
     no_noise: NoNoise = False,
@@ -99,13 +106,14 @@ def simulate(
     """Run a whole study in this process, without keys or network, on public or on made-up records."""
     asked, numbers = load_study(study), parse_seeds(seeds)
     require_reason(data, public, test, silos_by)
-    require_places(json_file, plot)
+    require_places(json_file, plot, keep)
     require_start(asked, model)
     chosen = engine_of(engine, workers, scheduler, tls)
     # What follows loads torch, for a second or two; the faults above are told at once.
     from deploy.local.simulate import alone as silos_alone
     from deploy.local.simulate import ensemble as of_silos
     from deploy.local.simulate.engine import simulate as simulated
+    from deploy.local.simulate.keeping import keeper
     from deploy.local.simulate.made_up_records import MadeUp
     from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
@@ -116,7 +124,7 @@ def simulate(
     if ensemble:
         of_silos.require_local_models(asked)
     records: Mapping[str, int] = dict.fromkeys(asked.silos, patients)
-    source = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out))
+    source: MadeUp | HeldRecords = MadeUp(patients, prevalence, effect, difference, held_out)
     left_out: Mapping[str, LeftOut] = {}
     if data is not None:
         asked, source, records, left_out = _read(asked, data, silos_by, test, share=held_out, agents=agent or [])
@@ -125,7 +133,8 @@ def simulate(
 
         def each(name: str, what: Run[M_co], variant: Study) -> tuple[M_co, ...]:
             done = partial(bar.advance, bar.add_task(name, total=len(numbers)))
-            return each_seed(what, variant, source, numbers, workers=workers, engine=chosen, done=done)
+            kept = keeper(keep, variant, source, f"{name}, ensemble {ensemble}")
+            return each_seed(what, variant, source, numbers, workers=workers, engine=chosen, done=done, kept=kept)
 
         runs = each("study", partial(run, ensemble=ensemble), asked)
         own = [run.own for run in runs if run.own is not None]
@@ -176,9 +185,9 @@ def require_reason(data: Path | None, public: str | None, test: Path | None, sil
         raise SimulationError(msg)
 
 
-def require_places(json_file: Path | None, plot: Path | None) -> None:
+def require_places(json_file: Path | None, plot: Path | None, keep: Path | None = None) -> None:
     """Raise `SimulationError` if a file could not be written in the end, before anything is run."""
-    for file in (json_file, plot):
+    for file in (json_file, plot, keep):
         if file is not None and not file.parent.is_dir():
             msg = f"there is no folder {file.parent} for {file.name}; make it, or give another path"
             raise SimulationError(msg)
@@ -216,7 +225,7 @@ def require_start(study: Study, model: Path | None) -> None:
 
 def _read(
     study: Study, data: Path, silos_by: str | None, test: Path | None, *, share: float, agents: list[Path]
-) -> tuple[Study, Source, Mapping[str, int], dict[str, LeftOut]]:
+) -> tuple[Study, HeldRecords, Mapping[str, int], dict[str, LeftOut]]:
     """The study with the silos that were found, their records, how many fit, and which do not, by what they are for."""
     from deploy.local.simulate.data.guard import require_no_agents_data
     from deploy.local.simulate.data.reading import data_files, read_silos, read_test

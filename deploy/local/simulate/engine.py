@@ -3,55 +3,30 @@
 Guarantees: contributions, noise, solutions and models come from the learner that agents run, through its public
 interface (`silo_agent.learning.learner`), and the sums are the integers that sealed sums open. So a run with the same
 records and draws gives the very model that a federation gives (tests/deploy/local/simulate/test_engine.py). Nothing is
-charged, sealed or kept: a learner's files lie in a folder that is removed, in memory where there are such folders.
+charged, sealed or kept.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crypto.entropy import Entropy
 from deploy.local.simulate.ensemble import mean_of, measured_ensemble, personal_models, require_local_models
-from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.groups import Founding, Groups, Hosts, in_this_process
 from deploy.local.simulate.outcome import Outcome, RunMetrics, measure
-from deploy.local.simulate.silos import Cohorts, Silo
+from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import Study, require_bounds
 from policies.plan import grids
-from policies.plan.cost import Cohort
-from policies.plan.release import Release, plan
+from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.figures.evaluation import Results
-from silo_agent.learning.learner import Learner
-from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.model.start import begin
-from silo_agent.learning.noise.draws import FreshDraws
-from silo_agent.learning.releases.contribution import Integers
-from silo_agent.storage.folders import StudyFolder
-
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
-
-
-class VirtualSilo(Learner):
-    """The learner of one virtual silo. Its records are handed in, and no file is read."""
-
-    def __init__(self, study: Study, silo: Silo, folder: Path, entropy: Entropy, device: str) -> None:
-        nowhere = DataSet(folder / "none", Division("simulated", 0.5, ()))
-        super().__init__(study, nowhere, folder, draws=FreshDraws(entropy), device=device)
-        self._silo = silo
-
-    def cohort(self, name: Cohort) -> Records:
-        """The records that were handed in."""
-        return self._silo.training if name == "training" else self._silo.held_out
 
 
 def simulate(
@@ -63,13 +38,15 @@ def simulate(
     after_round: Callable[[SharedModel], None] | None = None,
     earlier: SharedModel | None = None,
     ensemble: bool = False,
+    hosts: Hosts = in_this_process,
 ) -> Outcome:
     """Run a whole study on these silos; the same seed draws the same noise.
 
     `after_round` is called with the model of each finished training round, as a silo's personal model reads it.
     With `ensemble` the outcome has the mean of all silos' own models too: with the parts that the recipe keeps, or else
     their personal models. `earlier` is the model that the study continues, if it continues one. The silos are named as
-    in the study. Some of its silos may be absent, as in a federation that goes on without them.
+    in the study. Some of its silos may be absent, as in a federation that goes on without them. `hosts` says where they
+    are: by default in this process, one after the other.
     Raises `SimulationError` for a silo that the study does not name or for no silo, and for an ensemble of a study
     whose silos have no models of their own; `Refused` for a study that no agent would train; `ModelFileError` if
     `earlier` is not the model that the study continues.
@@ -91,14 +68,9 @@ def simulate(
     if strangers or not cohorts.silos:
         msg = f"the study names the silos {', '.join(study.silos)}, not {', '.join(strangers) or 'none'}; use `renamed`"
         raise SimulationError(msg)
-    with tempfile.TemporaryDirectory(prefix="fedward-simulate-", dir=_MEMORY if _MEMORY.is_dir() else None) as root:
-        learners = {}
-        for name, silo in cohorts.silos.items():
-            folder = Path(root) / name
-            folder.mkdir()
-            learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
-        model, published = _walk(start, learners, note)
-        complete = [kept_parts.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
+    with hosts(Founding(study, cohorts.silos, seed, device, len(cohorts.silos))) as groups:
+        model, published = _walk(start, groups, note)
+        complete = _complete(groups, model, cohorts.silos) if study.composition.keeps else []
     parts = cohorts.measured
     said = _said(complete, cohorts) if study.composition.keeps else [_predicted(model, records) for records in parts]
     own = None
@@ -131,7 +103,7 @@ def _said(complete: Sequence[SharedModel], cohorts: Cohorts) -> list[NDArray[np.
 
 
 def _walk(
-    start: SharedModel, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None]
+    start: SharedModel, groups: Groups, after_round: Callable[[SharedModel], None]
 ) -> tuple[SharedModel, Results]:
     """All rounds; gives the last model and the metrics that follow from the noised sums."""
     study, model, results = start.study, start, None
@@ -139,8 +111,9 @@ def _walk(
     for number in range(planned.last + 1):
         place = Place(study.digest, number, 1)
         for release in planned.round(number):
-            total = _sum(release, place, model, learners)
-            model, found = _open(Tensor(release.tensor), total, place, model, learners)
+            total = np.sum(groups.ask(methodcaller("contributed", release, place, model)), axis=0, dtype=np.int64)
+            # All make the same of an opened sum: one group solves, and its model is the others'.
+            (model, found), *_ = groups.ask(methodcaller("opened", Tensor(release.tensor), total, place, model))
             results = found or results
         if 0 < number < planned.last:
             after_round(model)
@@ -150,30 +123,7 @@ def _walk(
     return model, results
 
 
-def _sum(release: Release, place: Place, model: SharedModel, learners: Mapping[str, Learner]) -> Integers:
-    total = np.zeros(release.values, np.int64)
-    for learner in learners.values():
-        total += learner.contribution(release, place, model, len(learners))
-    return total
-
-
-def _open(
-    tensor: Tensor, total: Integers, place: Place, model: SharedModel, learners: Mapping[str, Learner]
-) -> tuple[SharedModel, Results | None]:
-    """What every silo makes of an opened sum; all make the same, so one solves and its model is the others'.
-
-    The others open too, because a silo keeps what it has opened for later rounds. The metrics come last and are opened
-    once: computing their intervals takes longer than anything else here.
-    """
-    first, *others = learners.values()
-    silos = len(learners)
-    first.check_sum(tensor, total, place, silos)
-    opened = first.open(tensor, total, place, model, silos)
-    if tensor is not Tensor.METRICS:
-        for learner in others:
-            learner.open(tensor, total, place, model, silos)
-    model = opened.model
-    if opened.unsolved is not None:
-        solution = first.solve(opened.unsolved, place, model, silos)
-        model = first.adopt(solution, opened.unsolved, place, model, silos)
-    return model, opened.results
+def _complete(groups: Groups, model: SharedModel, names: Iterable[str]) -> list[SharedModel]:
+    """Each silo's complete model, in the order of the names."""
+    found = {name: own for part in groups.ask(methodcaller("completed", model)) for name, own in part.items()}
+    return [found[name] for name in names]

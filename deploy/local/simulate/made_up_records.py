@@ -11,13 +11,15 @@ one record.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from common.canonical_json import canonical_json
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays
 from policies.documents.study import BINARY, CategoryFeature, Study
@@ -44,6 +46,11 @@ class MadeUp:
     difference: float = 0.5
     share: float = 0.25
     test: int = 10_000
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the law, lowercase hex. The study and a seed say the rest."""
+        return hashlib.sha256(canonical_json({"law": "made up", **asdict(self)}).encode()).hexdigest()
 
     def draw(self, study: Study, seed: int) -> Cohorts:
         """Patients of one seed, who follow the law of that seed. Raises `SimulationError` for a study with images."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.engines.processes import Processes
 from deploy.local.simulate.engines.task import Here, M_co, Run, SeedEngine, SeedTask
+from deploy.local.simulate.keeping import KeptResults
 from deploy.local.simulate.outcome import Outcome, RunMetrics
 from deploy.local.simulate.silos import Source
 from policies.documents.study import Study
@@ -26,19 +27,26 @@ def each_seed(
     workers: int = 1,
     engine: SeedEngine | None = None,
     done: Callable[[], object] = lambda: None,
+    kept: KeptResults | None = None,
 ) -> tuple[M_co, ...]:
     """One result for each seed, in their order; neither engine nor number of workers changes any of them.
 
     `source` gives the records of each seed. By default `workers` processes of this machine compute them. `done` is
-    called after each seed, as soon as it is done. Raises what `SeedEngine.each` raises.
+    called after each seed, as soon as it is done. What `kept` has is not computed again, and it is given what is.
+    Raises what `SeedEngine.each` and `KeptResults` raise.
     """
     if engine is None:
-        engine = Here() if workers <= 1 or len(seeds) <= 1 else Processes(workers)
-    results = dict[int, RunMetrics]()
+        engine = Here() if workers <= 1 else Processes(workers)
+    results = {} if kept is None else kept.of_all(seeds)
+    for _ in results:
+        done()
 
     def keep(seed: int, result: RunMetrics) -> None:
+        if kept is not None:
+            kept.keep(seed, result)
         results[seed] = result
         done()
 
-    engine.each(SeedTask(run, study, source), seeds, keep)
+    if left := [seed for seed in seeds if seed not in results]:
+        engine.each(SeedTask(run, study, source), left, keep)
     return tuple(results[seed] for seed in seeds)  # type: ignore[misc]  # what `run` gives

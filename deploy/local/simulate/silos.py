@@ -6,17 +6,21 @@ Guarantees: a patient of a silo is in exactly one of its two cohorts, by the pub
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crypto.canonical import canonical
 from policies.documents.study import Study
 from silo_agent.data.images import Images
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.split import split
+from silo_agent.learning.noise.draws import digest_of
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -60,6 +64,14 @@ class HeldRecords:
     records: Mapping[str, Records]
     share: float = 0.25
     test: Records | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the records and how they are divided, lowercase hex."""
+        whole = hashlib.sha256(canonical("held records", self.share.hex()))
+        for name, own in (*self.records.items(), *([] if self.test is None else [("", self.test)])):
+            whole.update(canonical(name, digest_of(own, "", 0)))
+        return whole.hexdigest()
 
     def draw(self, study: Study, seed: int) -> Cohorts:  # noqa: ARG002 - a source may depend on the study; this does not
         """The cohorts of one seed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean
 
 from deploy.local.simulate.errors import SimulationError
 from policies.accounting.accountant import with_fields
@@ -15,7 +16,8 @@ from policies.plan.release import noise_fields
 def renamed(study: Study, silos: Sequence[str]) -> Study:
     """The study with these silos in place of its own, and the least `min_silos` that they need.
 
-    Noise and clips stay as they are. Raises `SimulationError` if the study cannot have these silos.
+    Noise and clips stay as they are, and each silo is expected to have as many patients as the mean one. Raises
+    `SimulationError` if the study cannot have these silos.
     """
     if tuple(silos) == study.silos:
         return study
@@ -23,6 +25,9 @@ def renamed(study: Study, silos: Sequence[str]) -> Study:
     if study.privacy.mode == "distributed":
         needed = max(needed, study.privacy.colluders + 2)
     document = study.model_dump(mode="json") | {"silos": list(silos), "min_silos": max(needed, 2)}
+    if study.expected is not None:
+        # Of these silos nobody has said how many patients each has, and nothing that is computed depends on it.
+        document["expected"] |= {"patients": [round(mean(study.expected.patients))]}
     try:
         return Study.model_validate(document)
     except ValueError as error:

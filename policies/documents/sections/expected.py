@@ -8,7 +8,7 @@ from pydantic import Field
 
 from policies.documents.about import About
 from policies.documents.document import Closed
-from policies.documents.sections.kinds import Seconds
+from policies.documents.sections.kinds import MOST_SILOS, Seconds
 
 
 class Expected(Closed):
@@ -19,7 +19,7 @@ class Expected(Closed):
 
     patients: Annotated[
         tuple[Annotated[int, Field(ge=1, le=10_000_000)], ...],
-        Field(min_length=1, max_length=256),
+        Field(min_length=1, max_length=MOST_SILOS),
         About(
             "patients of each silo, fit for training, in the order of `silos`; one number stands for every silo",
             comment="of each silo, fit for training",

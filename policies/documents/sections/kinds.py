@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -10,6 +10,8 @@ from pydantic_core import PydanticCustomError
 from common import names
 from policies.documents import bounds, recipes
 
+MOST_SILOS: Final = 1000
+"""Silos that a study may name. A federation carries fewer (`policies.plan.quorum`)."""
 Name = Annotated[str, Field(pattern=f"^{names.PATTERN}$", max_length=63)]
 Purpose = Annotated[str, Field(min_length=1, max_length=2000), bounds.text(2000, lines=True)]
 Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within(1e-3, 1e6, zero=True)]

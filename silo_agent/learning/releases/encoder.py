@@ -32,7 +32,7 @@ from silo_agent.storage.checked import read_checked, write_checked
 from silo_agent.storage.folders import StudyFolder
 
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
-"""Grid steps between 0 and `max_update` of an encoder coordinate, by ring. The sum of 256 silos fits in each ring."""
+"""Grid steps between 0 and `max_update` of an encoder coordinate, by ring. The sum of 1,000 silos fits in each ring."""
 
 
 def train(

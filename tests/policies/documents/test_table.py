@@ -36,7 +36,7 @@ def test_a_page_out_of_date_is_noticed_and_written(tmp_path, monkeypatch, capsys
     ("section", "path", "values", "default"),
     [
         ("study", "version", "`1`", "-"),
-        ("study", "silos", "list of names, 2 to 256 of them", "-"),
+        ("study", "silos", "list of names, 2 to 1,000 of them", "-"),
         ("study", "pace", "`prompt`, `padded`", '`"prompt"`'),
         ("study", "personal", "fields below", "`null`"),
         ("data", "data.domain", "factors, 1 to 3 of them", "-"),

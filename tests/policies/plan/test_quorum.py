@@ -3,8 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.secagg.survivors import threshold
-from policies.plan import quorum
+from policies.documents.sections.kinds import MOST_SILOS
+from policies.plan import grids, quorum
 from policies.refusals import Reason, Refused
+from protos.bounds import MAX_SILOS
 
 
 @given(silos=st.integers(2, 80), colluders=st.integers(0, 79))
@@ -32,3 +34,17 @@ def test_a_study_with_too_few_is_read_and_refused_by_name(make_study, silos, min
         quorum.require(study)
     assert refused.value.reason is Reason.TOO_FEW_SILOS
     assert quorum.needed(study) == least
+
+
+def test_a_study_that_is_larger_than_a_federation_is_read_and_refused_by_name(make_study):
+    assert quorum.MOST == MAX_SILOS
+    names = [f"site-{number}" for number in range(MOST_SILOS)]
+    for silos in (MOST_SILOS, quorum.MOST + 1):
+        study = make_study({"silos": names[:silos], "min_silos": silos})
+        grids.require(study)  # a simulation asks for it
+        with pytest.raises(
+            Refused, match=f"names {silos}, and a federation has 256 at most; .* Name 256 or fewer"
+        ) as no:
+            quorum.require(study)
+        assert no.value.reason is Reason.TOO_MANY_SILOS
+    quorum.require(make_study({"silos": names[: quorum.MOST], "min_silos": quorum.MOST}))

@@ -2,6 +2,7 @@ import types
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from silo_agent.learning import device
 from silo_agent.learning.errors import LearningError
@@ -9,6 +10,26 @@ from silo_agent.learning.errors import LearningError
 
 def test_a_cpu_is_described_by_its_threads():
     assert device.describe_device("cpu") == f"CPU, {torch.get_num_threads()} threads"
+
+
+def test_threads_are_limited_of_every_library_that_has_some():
+    """Numpy's are its own: two processes of which each had several waited for each other most of the time."""
+
+    def counts():
+        return {one["internal_api"]: one["num_threads"] for one in threadpool_info()}
+
+    before = counts()
+    assert "openblas" in before
+    try:
+        for count in (2, 1):
+            device.limit_threads(count)
+            assert set(counts().values()) == {count}
+            assert torch.get_num_threads() == count
+        device.limit_threads(None)
+        assert set(counts().values()) == {1}
+    finally:
+        torch.set_num_threads(before["openmp"])
+        threadpool_limits(before)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")

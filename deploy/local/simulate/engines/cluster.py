@@ -1,15 +1,17 @@
 """Seeds on a cluster of Dask workers, on this machine or on many (`distributed`), over TLS alone.
 
 The scheduler places the records at every worker once, gives seeds to workers that are free, and gives those of a lost
-worker to others. Dask's own tools start schedulers and workers, also under Slurm and Kubernetes.
+worker to others. Where there are fewer seeds than workers, the silos of one seed are at all workers, as Dask's actors.
+Dask's own tools start schedulers and workers, also under Slurm and Kubernetes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deploy.local.simulate.engines.task import MOST_LOST, Done, SeedTask, WorkersLost, until_done, work
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.groups import FILES_IN, Founding, Group, Groups, T, memory_folder
 from deploy.local.simulate.outcome import RunMetrics
 
 if TYPE_CHECKING:
@@ -59,12 +62,25 @@ class DaskCluster:
                 return
             # What a lost worker means is said in the end; Dask's own lines would break the progress bar.
             quiet = {"silence_logs": logging.CRITICAL, "dashboard_address": None}
-            options: dict[str, Any] = {"threads_per_worker": 1, "security": True, **quiet}
-            with LocalCluster(n_workers=self._workers, protocol=_TLS, **options) as cluster, Client(cluster) as client:
-                yield client
+            with tempfile.TemporaryDirectory(prefix="fedward-simulate-", dir=memory_folder()) as root:
+                own = {"threads_per_worker": 1, "security": True, "env": {FILES_IN: root}}
+                options: dict[str, Any] = {"n_workers": self._workers, "protocol": _TLS, **own, **quiet}
+                with LocalCluster(**options) as cluster, Client(cluster) as client:
+                    yield client
 
 
 def _at_once(client: Client, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
+    """Work on seeds until all are done, or a worker is lost that holds silos."""
+    workers = list(client.scheduler_info(n_workers=-1)["workers"])
+    if not task.spreads(len(seeds), len(workers)):
+        _side_by_side(client, task, seeds, done)
+        return
+    with suppress(_SilosLost):
+        for seed in seeds:
+            done(seed, work(task.over(partial(_hosts, client, workers)), seed))
+
+
+def _side_by_side(client: Client, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
     """Place the task at every worker, and give out seeds. Those that are lost with all workers are not done."""
     from distributed import KilledWorker, as_completed
 
@@ -78,6 +94,60 @@ def _at_once(client: Client, task: SeedTask[RunMetrics], seeds: Sequence[int], d
         except CancelledError:
             continue
         done(begun[future], result)
+
+
+@contextmanager
+def _hosts(client: Client, workers: Sequence[str], founding: Founding) -> Iterator[Groups]:
+    with _lost():
+        seats = [
+            client.submit(_Seat, client.scatter([part], workers=[worker])[0], workers=[worker], actor=True, pure=False)
+            for part, worker in zip(founding.parts(len(workers)), workers, strict=False)
+        ]
+        groups = _Elsewhere([seat.result() for seat in seats])
+    yield groups
+
+
+class _Seat:
+    """A group of silos at a worker. What its silos raise is an answer, too: what Dask raises means a lost worker."""
+
+    def __init__(self, part: Founding) -> None:
+        self._group = Group(part)
+
+    def ask(self, call: Callable[[Group], T]) -> tuple[T | None, Exception | None]:
+        try:
+            return call(self._group), None
+        except Exception as error:  # noqa: BLE001  # raised again where the answer is read
+            return None, error
+
+
+class _Elsewhere:
+    """The groups of one seed, each at a worker."""
+
+    def __init__(self, seats: Sequence[Any]) -> None:
+        self._seats = seats
+
+    def ask(self, call: Callable[[Group], T]) -> list[T]:
+        with _lost():
+            begun = [seat.ask(call) for seat in self._seats]
+            found = [future.result() for future in begun]
+        for _, error in found:
+            if error is not None:
+                raise error
+        return [answer for answer, _ in found]
+
+
+class _SilosLost(Exception):  # noqa: N818  # stays in this file
+    """A worker was lost with the silos of a seed, so the seed has to begin again."""
+
+
+@contextmanager
+def _lost() -> Iterator[None]:
+    from distributed import KilledWorker
+
+    try:
+        yield
+    except (RuntimeError, ValueError, OSError, KilledWorker, CancelledError):
+        raise _SilosLost from None
 
 
 def _faults(scheduler: str | None, tls: Path | None) -> Iterator[str]:

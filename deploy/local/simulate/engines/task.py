@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.groups import Hosts
 from deploy.local.simulate.outcome import RunMetrics
 from deploy.local.simulate.silos import Cohorts, Source
 from policies.documents.study import Study
@@ -18,7 +21,10 @@ Done = Callable[[int, RunMetrics], object]
 
 
 class Run(Protocol[M_co]):
-    """What is done for one seed: `engine.simulate`, `alone.alone`, or a function of a bench's own module."""
+    """What is done for one seed: `engine.simulate`, `alone.alone`, or a function of a bench's own module.
+
+    A run that can have its silos at several workers takes `hosts` too (`groups.Hosts`).
+    """
 
     def __call__(self, study: Study, cohorts: Cohorts, *, seed: int) -> M_co:
         """Measure one seed."""
@@ -31,6 +37,15 @@ class SeedTask(NamedTuple, Generic[M_co]):
     run: Run[M_co]
     study: Study
     source: Source
+
+    def spreads(self, seeds: int, workers: int) -> bool:
+        """Whether the silos of one seed should be at several workers, because so few seeds leave workers idle."""
+        return 2 * seeds <= workers and "hosts" in signature(self.run).parameters
+
+    def over(self, hosts: Hosts) -> SeedTask[M_co]:
+        """The same, with the silos of a seed where `hosts` puts them."""
+        there: Run[M_co] = partial(self.run, hosts=hosts)  # type: ignore[call-arg]  # `spreads` has looked
+        return self._replace(run=there)
 
 
 class SeedEngine(Protocol):
@@ -45,7 +60,7 @@ class SeedEngine(Protocol):
 
 
 class Here:
-    """In this process, one seed after the other."""
+    """In this process, one seed after the other, and one silo after the other."""
 
     def each(self, task: SeedTask[RunMetrics], seeds: Sequence[int], done: Done) -> None:
         """Compute all seeds in their order."""

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from deploy.local import cli
-from deploy.local.simulate import command, many
+from deploy.local.simulate import command, engine, many
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.made_up_records import MadeUp
@@ -96,6 +96,35 @@ def test_every_option_may_be_left_out(monkeypatch, study, tmp_path):
     assert asked == [(1000, 0.2, 1.5, 0.5, 0.25)], "patients, prevalence, effect, difference, share held out"
     found = json.loads((tmp_path / "out.json").read_text())
     assert {name: [one["seed"] for one in runs] for name, runs in found["runs"].items()} == {"study": [1]}
+
+
+def test_seeds_that_are_kept_are_not_run_again(monkeypatch, study, tmp_path):
+    """Of all that is measured, and with the same table."""
+    folder, begun = tmp_path / "kept", []
+    real = engine.simulate
+
+    def simulate(*given, seed, **named):
+        begun.append(seed)
+        return real(*given, seed=seed, **named)
+
+    monkeypatch.setattr(engine, "simulate", simulate)
+    options = (study, "--patients", "60", "--without-noise", "--alone", "--keep", folder)
+    folder.mkdir()
+    run(*options, "--seeds", "1")
+    assert begun == [1, 1]
+    both = run(*options, "--seeds", "2")
+    assert begun == [1, 1, 2, 2]
+    assert run(*options, "--seeds", "2") == both
+    assert begun == [1, 1, 2, 2]
+    assert run(*options[:-2], "--seeds", "2") == both
+    run(study, "--patients", "61", "--keep", folder, "--seeds", "1")
+    assert begun[-1] == 1
+    assert len(begun) == 9
+
+
+def test_a_folder_to_keep_results_in_must_be_there_beside(monkeypatch, capsys, study, tmp_path):
+    says = fails(monkeypatch, capsys, study, "--keep", tmp_path / "none" / "kept")
+    assert f"there is no folder {tmp_path / 'none'} for kept" in says
 
 
 def test_what_is_read_by_a_program_has_a_width_of_its_own(study):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from deploy.local.simulate import engine
-from deploy.local.simulate.engine import VirtualSilo, simulate
+from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.groups import VirtualSilo
 from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError

@@ -84,3 +84,10 @@ def test_a_study_with_images_needs_records():
     study = tiny_study(data={"image": {"column": "scan", "height": 8, "width": 8}}, model={"encoder": "cnn"})
     with pytest.raises(SimulationError, match="no images"):
         MadeUp().draw(study, 1)
+
+
+def test_a_digest_is_of_the_whole_law():
+    assert MadeUp().digest == MadeUp().digest
+    numbers = {"patients": 21, "prevalence": 0.3, "effect": 1.0, "difference": 0.1, "share": 0.3, "test": 11}
+    others = {MadeUp(**{name: value}).digest for name, value in numbers.items()}
+    assert len(others | {MadeUp().digest}) == len(numbers) + 1

@@ -33,8 +33,8 @@ def test_results_are_in_the_order_of_the_seeds_whoever_is_done_first():
     assert len(heard) == 3
 
 
-@pytest.mark.parametrize(("workers", "seeds", "made"), [(2, (5, 3), [2]), (2, (5,), []), (1, (5, 3), [])])
-def test_processes_are_for_several_seeds_and_workers(monkeypatch, workers, seeds, made):
+@pytest.mark.parametrize(("workers", "seeds", "made"), [(2, (5, 3), [2]), (2, (5,), [2]), (1, (5, 3), [])])
+def test_processes_are_for_several_workers(monkeypatch, workers, seeds, made):
     asked = []
     monkeypatch.setattr(many, "Processes", lambda count: asked.append(count) or Backwards())
     found = each_seed(guess, tiny_study(), SOURCE, seeds, workers=workers)

@@ -35,6 +35,23 @@ def test_a_patient_is_in_one_cohort_and_another_seed_draws_others():
     assert first.held_out.identities == again.held_out.identities != other.held_out.identities
 
 
+def test_a_digest_is_of_all_that_the_cohorts_of_a_seed_follow_from():
+    records, test = {"north": some(20), "south": some(20, 1)}, some(20, 2)
+    assert HeldRecords(records).digest == HeldRecords({name: replace(own) for name, own in records.items()}).digest
+    others = [
+        HeldRecords(records),
+        HeldRecords(records, 0.5),
+        HeldRecords(records, test=test),
+        HeldRecords({**records, "": test}),
+        HeldRecords({"north": records["north"], "west": records["south"]}),
+        HeldRecords(
+            {"north": records["north"], "south": replace(records["south"], labels=1 - records["south"].labels)}
+        ),
+    ]
+    assert len({source.digest for source in others}) == len(others) - 1
+    assert others[2].digest == others[3].digest, "test records have no silo's name, and no silo has theirs"
+
+
 def test_fixed_cohorts_stay_the_same():
     cohorts = Cohorts({"north": Silo.split(some(20), "north", 0.5)})
     assert Fixed(cohorts).draw(tiny_study(), 5) is cohorts

@@ -34,6 +34,12 @@ def test_the_studys_own_silos_change_nothing():
     assert renamed(study, study.silos) is study
 
 
+def test_each_other_silo_is_expected_to_be_like_the_mean_one():
+    study = tiny_study(expected={"patients": [100, 200, 400]})
+    assert renamed(study, ["a", "b"]).expected.patients == (233,)
+    assert renamed(tiny_study(expected=None), ["a", "b"]).expected is None
+
+
 def test_too_few_silos_are_refused_by_name():
     with pytest.raises(SimulationError, match="cannot have 1 silos"):
         renamed(tiny_study(), ["north"])

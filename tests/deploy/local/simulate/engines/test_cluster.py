@@ -9,7 +9,7 @@ from deploy.local.simulate.engines import cluster
 from deploy.local.simulate.engines.cluster import FILES, DaskCluster
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.many import each_seed
-from support.simulated import SOURCE, Dying, failing
+from support.simulated import SOURCE, Dying, Falling, failing, stumbling
 from support.studies import tiny_study
 
 
@@ -56,6 +56,20 @@ def test_a_whole_study_is_the_same_on_a_cluster_and_what_fails_is_told(tmp_path)
         each_seed(failing, study, SOURCE, seeds, engine=DaskCluster(1))
     with pytest.raises(SimulationError, match="fewer --workers"):
         each_seed(Dying(tmp_path, {1: 9}), study, SOURCE, (1,), engine=DaskCluster(1))
+
+
+@pytest.mark.slow
+def test_the_silos_of_a_seed_are_at_all_workers_and_begin_again_where_one_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "memory_folder", lambda: tmp_path)
+    (tmp_path / "marks").mkdir()
+    engine = DaskCluster(3)
+    (found,) = each_seed(Falling(tmp_path / "marks", {1}), tiny_study(), SOURCE, (1,), engine=engine)
+    (alone,) = each_seed(simulate, tiny_study(), SOURCE, (1,))
+    assert (found.model.digest, found.exact) == (alone.model.digest, alone.exact)
+    assert [path.name for path in (tmp_path / "marks").iterdir()] == ["silos of 1"]
+    assert not list(tmp_path.glob("fedward-*")), "no file of the lost worker is left"
+    with pytest.raises(ValueError, match="no such silo"):
+        each_seed(stumbling, tiny_study(), SOURCE, (1,), engine=engine)
 
 
 @pytest.mark.slow

@@ -1,15 +1,18 @@
 """Seeds in processes of this machine."""
 
+import os
 import sys
 from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 
 from deploy.local.simulate.engines import processes
 from deploy.local.simulate.engines.processes import Processes
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.groups import FILES_IN, Founding
 from deploy.local.simulate.many import each_seed, simulate_seeds
-from support.simulated import SOURCE, Dying, failing, guess
+from support.simulated import SOURCE, Dying, Falling, failing, guess
 from support.studies import tiny_study
 
 
@@ -18,10 +21,10 @@ class Here:
 
     made = ()
 
-    def __init__(self, workers, context, *, initializer, initargs):
+    def __init__(self, workers, context, *, initializer):
         assert context.get_start_method() == "spawn"
         Here.made = (*Here.made, workers)
-        initializer(*initargs)
+        initializer()
 
     def __enter__(self):
         return self
@@ -29,19 +32,53 @@ class Here:
     def __exit__(self, *_):
         processes._TASKS.clear()
 
-    def submit(self, work, seed):
+    def submit(self, work, given):
         future = Future()
-        future.set_result(work(seed))
+        future.set_result(work(given))
         return future
 
 
-@pytest.mark.parametrize(("workers", "seeds", "made"), [(2, (5, 3, 4), 2), (8, (5, 3), 2), (1, (5,), 1)])
-def test_no_more_workers_are_made_than_there_are_seeds(monkeypatch, workers, seeds, made):
+@pytest.fixture
+def here(monkeypatch):
     monkeypatch.setattr(processes, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(Here, "made", ())
+    monkeypatch.setenv(FILES_IN, "nowhere")  # and as it was afterwards
+    monkeypatch.setattr(processes, "_GROUPS", [])
+
+
+@pytest.mark.parametrize(("workers", "seeds", "made"), [(2, (5, 3, 4), 2), (8, (5, 3), 2), (1, (5,), 1)])
+@pytest.mark.usefixtures("here")
+def test_no_more_workers_are_made_than_there_are_seeds(workers, seeds, made):
     found = each_seed(guess, tiny_study(), SOURCE, seeds, engine=Processes(workers))
     assert [run.seed for run in found] == list(seeds)
     assert Here.made == (made,)
+
+
+@pytest.mark.usefixtures("here")
+def test_where_there_are_few_seeds_the_silos_of_one_are_side_by_side(monkeypatch):
+    """One process for each worker; it holds the silos of one seed at a time, and its files are removed with the run."""
+    held, study = [], tiny_study()
+    found = processes._found
+
+    def noted(part):
+        found(part)
+        held.append((list(part.silos), len(processes._GROUPS), Path(os.environ[FILES_IN])))
+
+    monkeypatch.setattr(processes, "_found", noted)
+    there = each_seed(whole, study, SOURCE, (1, 2), engine=Processes(4))
+    assert Here.made == (1, 1, 1, 1)
+    assert [names for names, _, _ in held] == [["north"], ["south"], ["west"]] * 2
+    assert {count for _, count, _ in held} == {1}
+    (root,) = {root for _, _, root in held}
+    assert root.name.startswith("fedward-simulate-")
+    assert not root.exists()
+    assert [run.seed for run in there] == [1, 2]
+
+
+def whole(study, cohorts, *, seed, hosts):
+    """Founds its groups, and no more."""
+    with hosts(Founding(study, cohorts.silos, seed, "cpu", len(cohorts.silos))):
+        return guess(study, cohorts, seed=seed)
 
 
 @pytest.fixture
@@ -82,8 +119,23 @@ def test_a_seed_that_fails_ends_the_run():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("main")
-def test_workers_change_no_bit():
+@pytest.mark.parametrize("seeds", [(1, 2, 3), (1,)], ids=["seeds", "silos"])
+def test_workers_change_no_bit_whether_seeds_or_silos_are_side_by_side(seeds):
     study = tiny_study()
-    one, two = (simulate_seeds(study, SOURCE, (1, 2, 3), workers=workers) for workers in (1, 2))
+    one, two = (simulate_seeds(study, SOURCE, seeds, workers=workers) for workers in (1, 2))
     assert [run.model.digest for run in one] == [run.model.digest for run in two]
     assert [run.exact for run in one] == [run.exact for run in two]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("main")
+def test_a_seed_whose_silos_are_lost_with_their_worker_begins_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "memory_folder", lambda: tmp_path)
+    (tmp_path / "marks").mkdir()
+    run = Falling(tmp_path / "marks", {2})
+    found = each_seed(run, tiny_study(), SOURCE, (1, 2), engine=Processes(4))
+    assert [one.model.digest for one in found] == [
+        one.model.digest for one in simulate_seeds(tiny_study(), SOURCE, (1, 2))
+    ]
+    assert [path.name for path in (tmp_path / "marks").iterdir()] == ["silos of 2"]
+    assert not list(tmp_path.glob("fedward-*")), "no file of the lost worker is left"
