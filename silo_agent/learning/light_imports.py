@@ -12,6 +12,7 @@ gradients off for a step; this module does the same. torch._compile looks for th
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from types import ModuleType
 from typing import Final
@@ -44,6 +45,15 @@ def load_lean() -> None:
 
 
 def _load_opacus() -> None:
+    before = list(logging.root.handlers)
+    try:
+        _load_parts()
+    finally:
+        # Opacus sets up logging while it is loaded, and from then on every library's notes would be on the console.
+        logging.root.handlers[:] = before
+
+
+def _load_parts() -> None:
     absent = {name: parts for name, parts in _UNUSED.items() if name not in sys.modules}
     for name, parts in absent.items():
         module = ModuleType(name)

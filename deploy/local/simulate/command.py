@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from deploy.local.simulate.errors import SimulationError
 from policies.documents.study import Study, load_study
@@ -110,6 +110,9 @@ def simulate(
     require_start(asked, model)
     chosen = engine_of(engine, workers, scheduler, tls)
     # What follows loads torch, for a second or two; the faults above are told at once.
+    from silo_agent.learning.light_imports import load_lean
+
+    load_lean()
     from deploy.local.simulate import alone as silos_alone
     from deploy.local.simulate import ensemble as of_silos
     from deploy.local.simulate.engine import simulate as simulated
@@ -248,4 +251,5 @@ def _read(
 
 def progress(console: Console) -> Progress:
     """A bar for each variant of the study, gone when all are done."""
-    return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), console=console, transient=True)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True)

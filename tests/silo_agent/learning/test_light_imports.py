@@ -56,6 +56,8 @@ from opacus.privacy_engine import PrivacyEngine as real
 print(PrivacyEngine is real, hasattr(opacus, "no_such_name"), isinstance(torch.distributed.tensor.DTensor, type))
 """
 
+HANDLERS = "import logging; print(logging.root.handlers)\n"
+
 
 def said(code):
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
@@ -79,7 +81,7 @@ def test_an_agent_examines_a_network_of_convolutions():
 
 @pytest.mark.slow
 def test_whoever_asks_for_what_was_left_out_gets_it():
-    assert said(LEAN + ASK) == "True False True\n"
+    assert said(LEAN + ASK + HANDLERS) == "True False True\n[]\n", "and no other library is heard on the console"
 
 
 @pytest.mark.slow
@@ -90,4 +92,4 @@ def test_an_opacus_that_is_loaded_already_stays_as_it_is():
 @pytest.mark.slow
 def test_an_opacus_that_wants_more_than_was_left_in_is_loaded_whole():
     short = "from silo_agent.learning import light_imports\nlight_imports._UNUSED['torch.distributed.tensor'] = ()\n"
-    assert said(short + LEAN + ASK) == "True False True\n"
+    assert said(short + LEAN + ASK + HANDLERS) == "True False True\n[]\n"

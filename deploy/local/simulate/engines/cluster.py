@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
 _TLS: Final = "tls://"
+_ENVIRONMENT: Final = "distributed.nanny.pre-spawn-environ"
+_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 1)
+"""In place of what Dask gives its workers, which also has glibc give memory back at once: that takes a study 2.7 times
+as long."""
 FILES: Final = ("ca.pem", "cert.pem", "key.pem")
 """Of a folder with what a cluster's members show each other."""
 
@@ -55,7 +59,7 @@ class DaskCluster:
         from distributed import Client, LocalCluster
 
         # A seed whose worker was lost so often is the reason itself, most likely by its memory.
-        with dask.config.set({"distributed.scheduler.allowed-failures": MOST_LOST - 1}):
+        with dask.config.set({"distributed.scheduler.allowed-failures": MOST_LOST - 1, _ENVIRONMENT: _ONE_THREAD}):
             if self._scheduler is not None:
                 with Client(self._scheduler, security=_security(self._tls)) as client:
                     yield client
