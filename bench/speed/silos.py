@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.speed.silos_wire import WireCost, cost_over_the_wire
+from bench.speed.silos_wire import WireCost, cost_of_waiting, cost_over_the_wire
 from bench.table import Criterion, judge
 from coordinator.core.events import Added, Answered, Confirmed, Event, Uploaded
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits, Round
@@ -44,6 +44,10 @@ OF_A_ROUND: Final = 64
 MOST: Final = {"cpu": 9.0, "written": 40.0, "notes": 12.0}
 """Of a round of so many silos: seconds, MB, MB."""
 OPERATOR_SECONDS: Final = 1.0
+IDLE: Final = 250
+"""Silos that wait."""
+IDLE_SECONDS: Final = 0.2
+"""Most that a heartbeat may take meanwhile."""
 WANTED: Final = 1.15
 STUDY: Final = "5" * 64
 SHA: Final = "a" * 64
@@ -74,6 +78,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--silos", type=int, nargs="*", default=SILOS)
     arguments.add_argument("--wire", type=int, nargs="*", default=WIRE)
+    arguments.add_argument("--idle", type=int, nargs="*", default=[IDLE])
     asked = arguments.parse_args()
     costs = [cost_of(silos) for silos in asked.silos]
     over_wire = [cost_over_the_wire(silos) for silos in asked.wire]
@@ -88,7 +93,21 @@ def main() -> int:
         wanted = f"<= n^{WANTED}" if judged else "shown"
         figures.append(Criterion(f"{name} grows with", wanted, f"n^{slope:.2f}", met=slope <= WANTED or not judged))
     figures += wire_figures(over_wire)
-    return judge("silos", figures, [*map(asdict, costs), *map(asdict, over_wire)])
+    waiting = [cost_of_waiting(silos) for silos in asked.idle]
+    figures += map(idle_figure, waiting)
+    return judge("silos", figures, [*map(asdict, costs), *map(asdict, over_wire), *map(asdict, waiting)])
+
+
+def idle_figure(one: WireCost) -> Criterion:
+    """How quickly a heartbeat is answered while silos wait."""
+    seen = f"{one.heartbeat:.3f} s, operator {one.operator:.3f} s; {one.cpu:.1f} CPU s in {one.seconds:.0f} s"
+    ended = one.finished and not one.faults
+    fault = "" if ended else f"; {one.faults[0] if one.faults else 'some have gone'}"
+    size = f"{one.threads} threads, {one.memory:.0f} MiB"
+    quick = one.heartbeat < IDLE_SECONDS and ended
+    return Criterion(
+        f"{one.silos} idle silos: slowest heartbeat", f"< {IDLE_SECONDS} s", f"{seen}, {size}{fault}", quick
+    )
 
 
 def wire_figures(costs: list[WireCost]) -> list[Criterion]:

@@ -37,6 +37,8 @@ TOGETHER: Final = 16
 """Silos that connect at once: a coordinator lets one address open 32 connections that have shown no certificate yet."""
 BEAT_SECONDS: Final = 0.2
 LIMIT: Final = 900.0
+WAITED: Final = 30.0
+"""Seconds: longer than a call for work is held."""
 
 
 @dataclass(frozen=True)
@@ -89,36 +91,70 @@ def study_of(silos: int) -> Study:
 
 def cost_over_the_wire(silos: int) -> WireCost:
     """Run the study to its end, or for `LIMIT` seconds."""
-    study, stop = study_of(silos), threading.Event()
+    with _created(study_of(silos)) as there:
+        watch, began = there.watch(), time.monotonic()
+        there.call.StartStudy(there.request)
+        watch.start()
+        there.begin()
+        for member in there.members:
+            member.join(max(began + LIMIT - time.monotonic(), 0.0))
+        seconds = time.monotonic() - began
+        there.stop.set()
+        watch.end()
+        status = there.call.GetStudyStatus(there.request)
+        ended = status.state == "finished"
+        notes = sum(one.bytes for one in status.uploads if one.kind not in ("ckks", "ring32", "ring64"))
+    faults = tuple(member.fault for member in there.members if member.fault)
+    return WireCost(silos, ended, notes=notes / 1e6, seconds=seconds, faults=faults, **watch.seen())
+
+
+def cost_of_waiting(silos: int) -> WireCost:
+    """So many silos that wait for a study to begin, for `WAITED` seconds after the last of them has come."""
+    with _created(study_of(silos)) as there:
+        there.begin()
+        time.sleep(BEAT_SECONDS)
+        watch = there.watch()
+        watch.start()
+        time.sleep(WAITED)
+        watch.end()
+        here = sum(member.is_alive() for member in there.members)
+        there.stop.set()
+    faults = tuple(member.fault for member in there.members if member.fault)
+    return WireCost(silos, here == silos, notes=0.0, seconds=WAITED, faults=faults, **watch.seen())
+
+
+class _Created:
+    """A coordinator with a study that has not begun, and the study's silos, which have not begun to call either."""
+
+    def __init__(self, study: Study, folder: Path, process: subprocess.Popen[bytes], port: int) -> None:
+        self._pid, self._port, self._beats = process.pid, port, _enrolled(folder, Role.SILO, "beats")
+        self.stop, address = threading.Event(), f"localhost:{port}"
+        homes = [_enrolled(folder, Role.SILO, one) for one in study.silos]
+        self.members = [LightSilo(address, _credential(home), study, home, self.stop) for home in homes]
+        operator = _channel(port, _enrolled(folder, Role.OPERATOR, "ops"))
+        self.call: Any = operator_pb2_grpc.OperatorServiceStub(operator)
+        self.call.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+        self.request = operator_pb2.StudyRequest(study=study.digest)
+
+    def begin(self) -> None:
+        """Have all silos call, a few at a time."""
+        for number, member in enumerate(self.members):
+            member.start()
+            if number % TOGETHER == TOGETHER - 1:
+                time.sleep(1.0)
+
+    def watch(self) -> _Watch:
+        """Whoever looks at the coordinator from now on."""
+        return _Watch(self._pid, self._port, self._beats, self.call, self.request)
+
+
+@contextmanager
+def _created(study: Study) -> Iterator[_Created]:
     with tempfile.TemporaryDirectory(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None) as name:
         folder = Path(name)
         root.init(folder / "authority", "Bench", 30)
-        hub = _enrolled(folder, Role.COORDINATOR, "hub")
-        operator, beats = _enrolled(folder, Role.OPERATOR, "ops"), _enrolled(folder, Role.SILO, "beats")
-        homes = [_enrolled(folder, Role.SILO, one) for one in study.silos]
-        with _coordinator(folder, hub) as (process, port):
-            address = f"localhost:{port}"
-            members = [LightSilo(address, _credential(home), study, home, stop) for home in homes]
-            call = operator_pb2_grpc.OperatorServiceStub(_channel(port, operator))
-            call.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
-            watch = _Watch(process.pid, port, beats, call, operator_pb2.StudyRequest(study=study.digest))
-            began = time.monotonic()
-            call.StartStudy(operator_pb2.StudyRequest(study=study.digest))
-            watch.start()
-            for number, member in enumerate(members):
-                member.start()
-                if number % TOGETHER == TOGETHER - 1:
-                    time.sleep(1.0)
-            for member in members:
-                member.join(max(began + LIMIT - time.monotonic(), 0.0))
-            seconds = time.monotonic() - began
-            stop.set()
-            watch.end()
-            status = call.GetStudyStatus(operator_pb2.StudyRequest(study=study.digest))
-            ended = status.state == "finished"
-            notes = sum(one.bytes for one in status.uploads if one.kind not in ("ckks", "ring32", "ring64"))
-    faults = tuple(member.fault for member in members if member.fault)
-    return WireCost(silos, ended, notes=notes / 1e6, seconds=seconds, faults=faults, **watch.seen())
+        with _coordinator(folder, _enrolled(folder, Role.COORDINATOR, "hub")) as (process, port):
+            yield _Created(study, folder, process, port)
 
 
 class _Watch(threading.Thread):

@@ -26,6 +26,7 @@ from deploy.local.simulate.errors import SimulationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import load_study
 from policies.errors import PolicyError
+from silo_agent.cli.options import waiting
 from silo_agent.errors import SiloError
 
 app = typer.Typer(help="A study on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -90,7 +91,8 @@ def dry_round_command(
     limit: Annotated[float, typer.Option(min=1, help="Seconds after which it is given up.")] = 600.0,
 ) -> None:
     """Run a study's first rounds among throw-away parties with made-up records, on loopback; nothing is kept."""
-    ran = dry_round(load_study(study), silo, device=device, limit=limit)
+    with waiting("throw-away parties run two rounds"):
+        ran = dry_round(load_study(study), silo, device=device, limit=limit)
     typer.echo(f"{ran.rounds} rounds of {ran.silos} silos with made-up records in {ran.seconds:.0f} s")
 
 

@@ -17,7 +17,7 @@ import typer
 from policies.decision import check_file
 from policies.documents.study import load_study
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting, waiting
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
 from silo_agent.storage.approvals import looked_at
@@ -129,7 +129,7 @@ def data_withdraw(
         raise StateError(msg)
     credential, entropy, removed = settings.credential(), SystemEntropy(), 0
     name = name_of(who, by_patient=data_set.unit == "patient")
-    with alone(files):
+    with waiting("taking the person out of what studies keep"), alone(files):
         first = Withdrawals(files, credential, entropy).add(name)
         for folder in files.studies():
             removed += forget(rows_of(folder, credential, entropy), [name])

@@ -17,7 +17,7 @@ from rich.table import Table
 from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.ledger import read_history
-from silo_agent.cli.options import find_study
+from silo_agent.cli.options import counting, find_study
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -97,7 +97,10 @@ def made(
 
     aside = HELD_OUT if held_out is None else held_out
     asked = asked_of(study, patients=patients, prevalence=prevalence, effect=effect, held_out=aside, known=known)
-    return None if asked is None else forecast(study, asked)
+    if asked is None:
+        return None
+    with counting("runs of the forecast") as done:
+        return forecast(study, asked, done=done)
 
 
 def show(study: Study, found: Forecast, known: KnownData | None = None) -> None:

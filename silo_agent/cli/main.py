@@ -25,7 +25,7 @@ from silo_agent.cli.data import data_app
 from silo_agent.cli.enrolment.command import enrol
 from silo_agent.cli.enrolment.rekey import rekey
 from silo_agent.cli.ledger import ledger_app
-from silo_agent.cli.options import DEFAULT, ConfigOption, studies
+from silo_agent.cli.options import DEFAULT, ConfigOption, studies, waiting
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.preflight.command import preflight
 from silo_agent.cli.studies.study import study_app
@@ -119,7 +119,9 @@ def backup(
     from silo_agent.storage.backup import make_backup
     from silo_agent.storage.retention import today
 
-    made = make_backup(AgentConfig.load(config).state, out, version=version("fedward"), day=today())
+    settings = AgentConfig.load(config)
+    with waiting("copying the state"):
+        made = make_backup(settings.state, out, version=version("fedward"), day=today())
     typer.echo(f"{out}: {len(made.files)} files, the ledger up to entry {made.entries}. Keep the silo's key elsewhere.")
 
 
@@ -138,7 +140,8 @@ def restore(
 
     settings = AgentConfig.load(config)
     data_set = load_policy(settings.policy).data_set.id
-    done = backups.restore(file, settings.state, data_set=data_set, day=today(), key=settings.key_holder)
+    with waiting("checking the backup, and putting it in place"):
+        done = backups.restore(file, settings.state, data_set=data_set, day=today(), key=settings.key_holder)
     typer.echo(f"restored the state of {done.manifest.made}, the ledger up to entry {done.manifest.entries}")
     for digest in done.ended:
         typer.echo(f"study {digest[:12]} was running and is over for this silo; a new study may follow it")

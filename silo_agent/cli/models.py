@@ -20,7 +20,7 @@ from rich.table import Table
 from policies.documents.policy import load_policy
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -97,15 +97,16 @@ def evaluate(
     state = read_state(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
-    evaluation = evaluate_models(
-        state.study_folder(digest),
-        committed,
-        data,
-        cohorts,
-        held_out=held_out,
-        in_study_form=study_form,
-        personal_kept=removed is None,
-    )
+    with waiting("measuring the models"):
+        evaluation = evaluate_models(
+            state.study_folder(digest),
+            committed,
+            data,
+            cohorts,
+            held_out=held_out,
+            in_study_form=study_form,
+            personal_kept=removed is None,
+        )
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
@@ -148,7 +149,8 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
     state = read_state(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
-    found = report(state.study_folder(digest), committed, cohorts, personal_kept=removed is None)
+    with waiting("comparing the groups"):
+        found = report(state.study_folder(digest), committed, cohorts, personal_kept=removed is None)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1, allow_nan=False))
         return
@@ -216,17 +218,19 @@ def predict(
     if study != loaded.study.name and not loaded.study.digest.startswith(study):
         msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
         raise StateError(msg)
-    predictions = predicting.predict(
-        loaded,
-        data,
-        folder=path.parent,
-        domain=domain,
-        unknown=None if unknown_domain is None else Way(unknown_domain),
-        written=None if file or study_form else Written.of(load_policy(AgentConfig.load(config).policy)),
-        device=device,
-    )
-    if out is not None:
-        predictions.save(out)
+    written = None if file or study_form else Written.of(load_policy(AgentConfig.load(config).policy))
+    with waiting("predicting"):
+        predictions = predicting.predict(
+            loaded,
+            data,
+            folder=path.parent,
+            domain=domain,
+            unknown=None if unknown_domain is None else Way(unknown_domain),
+            written=written,
+            device=device,
+        )
+        if out is not None:
+            predictions.save(out)
     if as_json:
         typer.echo(json.dumps(_document(predictions, picked, out), indent=1, allow_nan=False))
     elif out is None:
@@ -254,14 +258,15 @@ def export(
     path, _ = model_path(config, study, personal=personal)
     loaded = load_model(path, personal=personal)
     charged = _charged(StateFolder(AgentConfig.load(config).state).ledger, loaded.study.digest)
-    written = exporting.export(
-        loaded,
-        out,
-        folder=path.parent,
-        files=exporting.Format(files),
-        charged=charged,
-        inside_hospital=inside_hospital,
-    )
+    with waiting("writing the model, and running what was written"):
+        written = exporting.export(
+            loaded,
+            out,
+            folder=path.parent,
+            files=exporting.Format(files),
+            charged=charged,
+            inside_hospital=inside_hospital,
+        )
     if as_json:
         typer.echo(json.dumps({"folder": str(out), "files": [file.name for file in written]}, indent=1))
         return

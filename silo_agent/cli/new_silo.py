@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from silo_agent.cli.models import cohorts_of, difference, model_path
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
 
@@ -54,15 +54,16 @@ def adapt(
 
     check_output(out)
     settings = AgentConfig.load(config)
-    found = adapt_model(
-        model,
-        data,
-        cohorts_of(settings),
-        part=None if part is None else part.value,
-        most=most,
-        device=settings.device,
-    )
-    found.adapted.model.save(out)
+    with waiting("training, and choosing by cross-validation"):
+        found = adapt_model(
+            model,
+            data,
+            cohorts_of(settings),
+            part=None if part is None else part.value,
+            most=most,
+            device=settings.device,
+        )
+        found.adapted.model.save(out)
     if as_json:
         typer.echo(json.dumps(_document(found, out), indent=1, allow_nan=False))
         return

@@ -15,6 +15,8 @@ import typer
 from silo_agent.storage.errors import StateError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from silo_agent.config import AgentConfig
     from silo_agent.storage.state import State
 
@@ -136,10 +138,31 @@ def counting(what: str) -> Iterator[Callable[[int], object]]:
 
     What is yielded is told how many more there are. The line is gone at the end, and after Ctrl-C.
     """
+    with _line("{task.completed:,.0f} {task.description}") as bar:
+        yield partial(bar.advance, bar.add_task(what, total=None))
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[Callable[[str], object]]:
+    """Say on the terminal what lasts, and for how long by now; nothing where nobody looks.
+
+    What is yielded is told what comes next. The line is gone at the end, and after Ctrl-C.
+    """
+    with _line("{task.description}") as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda other: bar.update(task, description=other)
+
+
+@contextmanager
+def _line(text: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), "{task.completed:,.0f} " + what, TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield partial(bar.advance, bar.add_task(what, total=None))
+    columns = (SpinnerColumn(), text, TimeElapsedColumn())
+    # What a command prints goes where it always goes: to a file if its output is one, though the line is on a terminal.
+    quiet = not console.is_terminal
+    with Progress(
+        *columns, console=console, transient=True, disable=quiet, redirect_stdout=False, redirect_stderr=False
+    ) as bar:
+        yield bar

@@ -34,7 +34,7 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from silo_agent.cli import forecast as forecasts
-from silo_agent.cli.options import DEFAULT, AsJson
+from silo_agent.cli.options import DEFAULT, AsJson, waiting
 from silo_agent.cli.policy import ATTENTION, listed
 from silo_agent.cli.policy import refused as policy_refuses
 from silo_agent.config import AgentConfig
@@ -109,9 +109,10 @@ def plan(
     settings = None if path is None else AgentConfig.load(path)
     policy = None if settings is None else load_policy(settings.policy)
     delta = study.privacy.delta if policy is None else policy.budget.delta
-    prices = price(study, delta)
+    with waiting("pricing the study"):
+        prices = price(study, delta)
+        advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     standing = None if settings is None or policy is None else standing_of(settings, policy, study)
-    advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     objections = _objections(policy, study, advice)
     refused = _refused_by_all(study)
     held_out = None if policy is None else policy.data_set.holdout

@@ -7,6 +7,7 @@ as by `ledger verify --export`; an invalid export ends the command. `policies.ac
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from policies.errors import ExportError, LedgerError
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import costs_of
 from policies.ledger.exports import Export, finite_or_word
-from silo_agent.cli.options import AsJson
+from silo_agent.cli.options import AsJson, waiting
 
 
 def ledger_together(
@@ -36,25 +37,30 @@ def ledger_together(
     as_json: AsJson = False,
 ) -> None:
     """Bound the privacy loss of a patient of several of these hospitals."""
-    found = [_audited(path, authority, lists) for path in exports]
+    with waiting("checking the exports") as tell:
+        found = [_audited(path, authority, lists, tell) for path in exports]
     silos = [export.silo for export in found]
     if len(set(silos)) < len(silos):
         msg = f"two exports are of {max(silos, key=silos.count)}; give one export of each hospital"
         raise ExportError(msg)
     # At a smaller delta every epsilon is larger, so the smallest delta is right for all.
     delta = min(export.genesis.delta for export in found)
-    bounds = bound([[cost for entry in export.entries for cost in costs_of(entry.event)] for export in found], delta)
+    with waiting("adding the losses up"):
+        bounds = bound(
+            [[cost for entry in export.entries for cost in costs_of(entry.event)] for export in found], delta
+        )
     if as_json:
         typer.echo(json.dumps(_document(found, bounds), indent=1, allow_nan=False))
     else:
         _print(found, bounds)
 
 
-def _audited(path: Path, authority: Path, lists: Path | None) -> Export:
+def _audited(path: Path, authority: Path, lists: Path | None, tell: Callable[[str], object]) -> Export:
     from silo_agent.oversight.audit import audit
     from silo_agent.oversight.signing import SUFFIX, read_signed, stamp_beside, vouched
     from silo_agent.oversight.stamping import time_of
 
+    tell(f"checking {path.name}")
     content, detached, trust = read_signed(path, authority, lists=lists)
     signature = path.with_name(path.name + SUFFIX)
     stamp = stamp_beside(signature)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,12 +120,20 @@ class _Drawn:
 
 
 def forecast(
-    study: Study, asked: Asked, *, draws: int = DRAWS, seed: int = 0, about: Sequence[int] | None = None, runs: int = 1
+    study: Study,
+    asked: Asked,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    about: Sequence[int] | None = None,
+    runs: int = 1,
+    done: Callable[[int], object] = int,
 ) -> Forecast:
     """Simulate the study's whole plan `draws` times for a stated effect, half as often for each effect of a range.
 
     `about`: the domains over which mean and worst are taken; None: those that the study will publish (`counted`).
-    `runs`: the study's figures are means over so many runs on the same patients, each with noise of its own.
+    `runs`: the study's figures are means over so many runs on the same patients, each with noise of its own. `done` is
+    told of each draw, as the number of those that are done more: 1.
     """
     limit_threads(1)
     each = draws if asked.is_stated else max(draws // 2, 2)
@@ -134,10 +142,11 @@ def forecast(
     for number, effect in enumerate(asked.effects):
         rng = np.random.default_rng([seed, number])
         unsure = asked.unsure if asked.is_stated else 0.0
-        drawn = [
-            _draw(study, asked, _near(effect, unsure, study, rng), rng, domains, published=draw < _PUBLISHED, runs=runs)
-            for draw in range(each)
-        ]
+        drawn = []
+        for draw in range(each):
+            near, published = _near(effect, unsure, study, rng), draw < _PUBLISHED
+            drawn.append(_draw(study, asked, near, rng, domains, published=published, runs=runs))
+            done(1)
         rows.append(_row(effect, drawn))
     return Forecast(figure_of(study), asked, each, tuple(rows))
 

@@ -1,4 +1,4 @@
-"""A study of 32 real agents: three are killed at tasks, and one has a slow link.
+"""A study of 32 real agents: four are killed at tasks, of whom one never comes back, and one has a slow link.
 
 Real processes over mutual TLS. Who is killed comes back when the coordinator has given it up, and catches up.
 """
@@ -20,8 +20,9 @@ from support.small_cohort import study_document
 from support.task_points import TaskCrash
 
 SILOS = tuple(f"silo-{number:02}" for number in range(32))
-SLOW = "silo-30"
+SLOW, GONE = "silo-30", "silo-07"
 FALLS = {
+    GONE: TaskCrash("told", Task.CONTRIBUTE, Tensor.HEADS, 2),
     "silo-03": TaskCrash("asked", Task.CONTRIBUTE, Tensor.HEADS, 1),
     "silo-11": TaskCrash("told", Task.CONTRIBUTE, Tensor.ENCODER, 1),
     "silo-20": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 3),
@@ -57,18 +58,19 @@ def test_thirty_two_agents_finish_though_some_fall_and_one_is_slow(tmp_path):
     credentials = credentials_of(make_authority(tmp_path / "consortium"), of)
     (tmp_path / "federation").mkdir()
     with bad_link(1, stall_every=MEGABYTES, cut_every=2 * MEGABYTES) as link:
-        federation = Crowd(tmp_path / "federation", of, credentials, doomed=FALLS)
+        federation = Crowd(tmp_path / "federation", of, credentials, doomed=FALLS, gone=frozenset({GONE}))
         federation.proxy = link.url
         status = federation.run()
     assert status.state == "finished", status.why
     assert {time.attempt for time in status.times} == {1}, "whoever falls, the others go on"
     assert federation.killed == set(FALLS)
     assert min(link.stalls, link.cuts) >= 1
-    assert {federation.entries(silo, "study over")[0]["outcome"] for silo in SILOS} == {"finished"}
-    models = {
-        federation.root / silo / "state" / "studies" / of.digest / f"model-{of.rounds}.safetensors" for silo in SILOS
-    }
-    assert len({path.read_bytes() for path in models}) == 1
+    stayed = [silo for silo in SILOS if silo != GONE]
+    assert {federation.entries(silo, "study over")[0]["outcome"] for silo in stayed} == {"finished"}
+    folders = {silo: federation.root / silo / "state" / "studies" / of.digest for silo in SILOS}
+    assert len({(folders[silo] / f"model-{of.rounds}.safetensors").read_bytes() for silo in stayed}) == 1
+    assert not (folders[GONE] / "model-2.safetensors").exists(), "it contributed to its last sum, and never opened it"
+    assert {member.silo for member in status.members if member.state == "away"} == {GONE}
     for silo in SILOS:
         _, entries = read_ledger(federation.root / silo / "state" / "ledger.sqlite3")
         charged = [(entry.debit.round, tensor) for entry in entries for tensor in entry.debit.costs]

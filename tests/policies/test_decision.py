@@ -105,6 +105,13 @@ REFUSALS = [
     (Reason.TOO_FEW_SILOS, {"min_silos": 4}, {}, {}, ("policy.min_silos", "study.min_silos")),
     (Reason.TOO_FEW_SILOS, {}, {}, {"roster_size": 2}, ("policy.min_silos", "study.min_silos")),
     (Reason.TOO_FEW_SILOS, {}, {"min_silos": 4}, {"roster_size": 3}, ("policy.min_silos", "study.min_silos")),
+    (
+        Reason.TOO_MANY_SILOS,
+        {},
+        {"silos": [*(f"a-{n}" for n in range(254)), "north", "south", "west"], "min_silos": 257},
+        {},
+        ("study.silos names 257", "fedward simulate"),
+    ),
     (Reason.NOISE_MODE, {"noise_modes": ["local"]}, {}, {}, ("policy.noise_modes", "study.privacy.mode")),
     (Reason.NOISE_MODE, {"noise_modes": ["distributed"]}, {"privacy.mode": "local"}, {}, ("policy.noise_modes",)),
     (Reason.NOT_PUBLIC, {}, UNNOISED, {}, ("policy.data_set", "study.privacy.mode")),

@@ -1,11 +1,13 @@
 """A consortium of silos and a coordinator, enrolled once for all tests of the agent."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import structlog
 
 from crypto.entropy import SystemEntropy
+from silo_agent.cli import options
 from silo_agent.protocol.session import Session
 from support.certificates import load, make_authority
 from support.local_coordinator import LocalCoordinator
@@ -23,6 +25,26 @@ def _default_logging():
     """A command configures the log for its process; the next test has a process of its own, so to speak."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What commands say on a terminal while they last, and a 1 for each step that they count."""
+    lines = []
+
+    class Line:
+        def add_task(self, what, total):
+            assert total is None
+            lines.append(what)
+
+        def update(self, _, description):
+            lines.append(description)
+
+        def advance(self, _, more):
+            lines.append(more)
+
+    monkeypatch.setattr(options, "_line", lambda _: nullcontext(Line()))
+    return lines
 
 
 @pytest.fixture(scope="session")

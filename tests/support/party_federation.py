@@ -57,8 +57,10 @@ class PartyFederation:
     doomed: Mapping[str, Doom] = field(default_factory=dict)
     apart: Mapping[str, Crash | None] = field(default_factory=dict)
     """Agents that have a process train their personal model; such a process may be doomed, and its agent with it."""
+    gone: frozenset[str] = frozenset()
+    """Who does not come back, once it was killed at a task and the others have gone on."""
     killed: set[str] = field(default_factory=set)
-    """Who was killed and has begun again."""
+    """Who was killed and has begun again, or is gone."""
     given_time: set[str] = field(default_factory=set)
     """Who has been waited for as long as the study allows, by the coordinator's clock."""
     metrics: str = ""
@@ -213,7 +215,7 @@ class PartyFederation:
                     self._end(silo)
             assert time.monotonic() < end, "\n".join(map(self.log, (HUB, *self.study.silos)))
             time.sleep(0.02)
-        for silo in self.study.silos:
+        for silo in sorted(set(self.study.silos) - self.gone):
             code = self._exit_code(silo)
             assert code == 0, f"{silo} ended with {code}\n{self.log(silo)}"
         if HUB not in self.killed:
@@ -238,7 +240,8 @@ class PartyFederation:
                 self._start(name)
             elif self.given_up(name):
                 self.killed.add(name)
-                self._bring_back(name)
+                if name not in self.gone:
+                    self._bring_back(name)
             elif name not in self.given_time and self.status().waiting_for == (name,):
                 self.given_time.add(name)
                 moving_clock.jump(self.processes[HUB].pid)
@@ -252,7 +255,7 @@ class PartyFederation:
             self._start(silo)  # the study is over
         else:
             self._start(silo)
-            self.wait(lambda: "away" not in {member.state for member in self.status().members})
+            self.wait(lambda: self.gone.issuperset(one.silo for one in self.status().members if one.state == "away"))
             self.operate(lambda operator: operator.resume(self.study.digest))
 
     def _exit_code(self, name: str) -> int | None:

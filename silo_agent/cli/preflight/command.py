@@ -7,13 +7,14 @@ neither the report nor the exit code follows from a record.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from policies.errors import PolicyError
-from silo_agent.cli.options import DEFAULT, ConfigOption
+from silo_agent.cli.options import DEFAULT, ConfigOption, waiting
 from silo_agent.cli.policy import ATTENTION
 
 
@@ -50,20 +51,25 @@ def preflight(
         if study is None:
             typer.echo(f"fedward-silo: {about_study.text}", err=True)
         raise
-    newest, authority = public_checks.ask_authority(settings)
-    credential, certificate = public_checks.load_credential(settings, newest)
-    subject = public_checks.CheckedSilo(study, settings, credential, newest)
-    found = [about_study, authority, certificate, *public_checks.network(subject)]
     checks = public_checks.CHECKS
     if not share:
         from silo_agent.cli.preflight import private_checks
 
         checks += private_checks.CHECKS
-    found += [public_checks.guarded(name, lambda check=check: check(subject)) for name, check in checks]  # type: ignore[misc]
-    if dry:
-        found.append(public_checks.guarded("dry round", lambda: dry_round(subject, dry_limit)))
-    else:
-        found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
+    with waiting("asking the authority") as tell:
+        newest, authority = public_checks.ask_authority(settings)
+        credential, certificate = public_checks.load_credential(settings, newest)
+        subject = public_checks.CheckedSilo(study, settings, credential, newest)
+        tell("calling the coordinator")
+        found = [about_study, authority, certificate, *public_checks.network(subject)]
+        for name, check in checks:
+            tell(f"checking: {name}")
+            found.append(public_checks.guarded(name, partial(check, subject)))
+        if dry:
+            tell("trying two rounds on this machine")
+            found.append(public_checks.guarded("dry round", lambda: dry_round(subject, dry_limit)))
+        else:
+            found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
     name, digest = (str(study_file), "") if study is None else (study.name, study.digest)
     report = PreflightReport(name, digest, subject.silo, version("fedward"), share, tuple(found))
     typer.echo(report.as_json() if form is ReportFormat.JSON else report.as_text())

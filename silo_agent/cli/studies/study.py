@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from silo_agent.cli.options import waiting
 from silo_agent.cli.studies import approving
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ def _write(
     from silo_agent.cli import drafting
 
     try:
-        study = complete(draft, origin or out)
+        with waiting("looking for the noises that the price allows"):
+            study = complete(draft, origin or out)
     except DocumentError as error:
         raise drafting.FaultyAnswersError(list(drafting.by_option(error))) if by_option else error from None
     prices = planning.price(study, study.privacy.delta)

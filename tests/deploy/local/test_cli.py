@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from typer.testing import CliRunner
 
 from deploy.local import cli
 from deploy.local.cli import app, shown
+from deploy.local.dry_round import DryRoundResult
 from deploy.local.ledgers import SpentBudget
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
+from support.studies import tiny_document
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,6 +69,22 @@ def test_a_folder_that_is_in_use_is_left_alone(monkeypatch, capsys, command, tmp
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "ledger").touch()
     assert "is not an empty folder" in fails(monkeypatch, capsys, command)
+
+
+def test_a_dry_round_says_what_lasts_and_what_it_was(monkeypatch, tmp_path):
+    lines, given = [], []
+
+    def ran(*asked, **named):
+        given.append((asked[1:], named))
+        return DryRoundResult(rounds=2, silos=3, seconds=4.2)
+
+    monkeypatch.setattr(cli, "waiting", lambda what: nullcontext(lines.append(what)))
+    monkeypatch.setattr(cli, "dry_round", ran)
+    study = write_yaml(tmp_path / "study.yaml", tiny_document())
+    done = CliRunner().invoke(cli.app, ["dry-round", str(study), "--silo", "north", "--device", "cpu", "--limit", "9"])
+    assert done.output == "2 rounds of 3 silos with made-up records in 4 s\n"
+    assert lines == ["throw-away parties run two rounds"]
+    assert given == [(("north",), {"device": "cpu", "limit": 9.0})]
 
 
 def test_a_ledger_without_a_bound_has_nothing_left():

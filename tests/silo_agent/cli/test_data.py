@@ -166,7 +166,7 @@ def withdraw(hospital, *cells):
     return CliRunner().invoke(main.app, ["data", "withdraw", *cells, "-c", str(hospital)])
 
 
-def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_read(hospital, homes, quick_path):
+def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_read(hospital, homes, quick_path, told):
     settings = AgentConfig.load(hospital)
     files, study = StateFolder(settings.state), tiny_study()
     rows = rows_of(files.study(study.digest), settings.credential(), SystemEntropy())
@@ -189,6 +189,7 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
     assert people() == everybody, "the study goes on with the rows that it began with"
     done = withdraw(hospital, "p3")
     assert done.output == "withdrawn; 1 rows are removed from what studies keep, and no later reading has any\n"
+    assert told == ["taking the person out of what studies keep"]
     assert people() == everybody - {"p3"}, "although nobody started the agent anew"
     done = withdraw(hospital, "p3")
     assert done.output.startswith("withdrawn (who had withdrawn before); 0 rows")

@@ -133,7 +133,7 @@ def charge(hospital, *rounds):
         return ledger.spent()
 
 
-def test_state_and_ledger_come_back_from_a_backup_that_is_not_older(hospital, sentence, tmp_path):
+def test_state_and_ledger_come_back_from_a_backup_that_is_not_older(hospital, sentence, tmp_path, told):
     invoke("ledger", "create", "-c", hospital)
     charge(hospital, 0)
     made = invoke("backup", tmp_path / "a.backup", "-c", hospital)
@@ -144,6 +144,12 @@ def test_state_and_ledger_come_back_from_a_backup_that_is_not_older(hospital, se
     (hospital.parent / "state").rename(hospital.parent / "lost")
     done = invoke("restore", tmp_path / "b.backup", "-c", hospital)
     assert (done.exit_code, "up to entry 2" in done.output) == (0, True)
+    assert told == [
+        "copying the state",
+        "checking the backup, and putting it in place",
+        "copying the state",
+        "checking the backup, and putting it in place",
+    ]
     assert charge(hospital) == spent
 
 
@@ -513,9 +519,10 @@ def model_file(hospital, name="model-2.safetensors"):
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------
-def test_models_are_evaluated_on_a_file(hospital, studied):
+def test_models_are_evaluated_on_a_file(hospital, studied, told):
     data = hospital.parent / "north.csv"
     found = json.loads(invoke("evaluate", "--json", studied.digest[:8], data, "-c", hospital).stdout)
+    assert told == ["measuring the models"]
     assert (found["study"], found["round"], found["domains"]) == (studied.digest, 2, ["a", "b"])
     qualities = found["shared"] + found["personal"]
     for quality in qualities:
@@ -535,9 +542,10 @@ def test_models_are_evaluated_on_a_file(hospital, studied):
     assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], "", ""]
 
 
-def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(hospital, studied, monkeypatch):
+def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(hospital, studied, monkeypatch, told):
     arguments = ("fairness", studied.digest[:8], "-c", hospital)
     assert "lists no column in data.protected" in str(invoke(*arguments).exception)
+    assert told == ["comparing the groups"]
     groups = tuple(GroupQuality(name, 9, 0.5, 1.0, 0.1, None) for name in ("f", "m"))
     gaps = {"auc": Gap(0.2, 0.1), "expected_observed": Gap(0.0, 0.3), "calibration": Gap(0.1, 0.1)}
     of_sex = Fairness("sex", groups, gaps | {"false_negatives": Gap(None, None)}, 0.75)
@@ -694,9 +702,10 @@ def newcomers(hospital):
     return path
 
 
-def test_predictions_are_printed_as_csv_and_told_in_a_line_with_the_model_that_made_them(hospital, studied, newcomers):
+def test_predictions_are_csv_and_told_in_a_line_with_the_model_that_made_them(hospital, studied, newcomers, told):
     done = invoke("predict", studied.digest[:8], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
     assert done.exit_code == 0
+    assert told == ["predicting"]
     by_name = invoke("predict", studied.name, newcomers, "--unknown-domain", "ensemble", "-c", hospital)
     assert by_name.stdout == done.stdout
     rows = [line.split(",") for line in done.stdout.splitlines()]
@@ -824,9 +833,10 @@ def test_a_study_without_the_model_is_a_sentence(hospital, studied, newcomers, s
 
 
 # --- export -----------------------------------------------------------------------------------------------------------
-def test_a_shared_model_is_exported_with_its_card(hospital, studied):
+def test_a_shared_model_is_exported_with_its_card(hospital, studied, told):
     out = hospital.parent / "exported"
     done = invoke("export", studied.digest[:8], "--out", out, "-c", hospital)
+    assert told == ["writing the model, and running what was written"]
     names = ["SHA256SUMS", "model-card.json", "model-card.md", "model.onnx", "model.safetensors"]
     assert done.stdout.splitlines() == [str(out / name) for name in names]
     card = json.loads((out / "model-card.json").read_bytes())

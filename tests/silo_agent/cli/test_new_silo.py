@@ -38,10 +38,11 @@ def invoke(*arguments):
     return CliRunner().invoke(main.app, [str(a) for a in arguments])
 
 
-def test_a_new_hospital_adapts_a_model_and_predicts_with_it(hospital):
+def test_a_new_hospital_adapts_a_model_and_predicts_with_it(hospital, told):
     home, out = hospital.parent, hospital.parent / "own.safetensors"
     done = invoke("adapt", home / "handed.safetensors", "--epochs", 8, "--out", out, "-c", hospital)
     assert done.exit_code == 0, done.output
+    assert told == ["training, and choosing by cross-validation"]
     first, why, figures = done.stdout.splitlines()
     assert first == f"{out}: the model of tiny, round 2: adapted encoder."
     assert why.startswith("Why: in 5-fold cross-validation over ")

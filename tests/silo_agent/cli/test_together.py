@@ -74,7 +74,7 @@ def together(tmp_path):
     return run
 
 
-def test_three_hospitals_are_bounded_from_their_exports_alone(exported, together, tmp_path):
+def test_three_hospitals_are_bounded_from_their_exports_alone(exported, together, tmp_path, told):
     ledgers = {"north": (HEADS, ENCODER), "south": (HEADS,), "west": (HEADS, HEADS)}
     files = [exported(silo, *costs) for silo, costs in ledgers.items()]
     costs = [
@@ -86,6 +86,8 @@ def test_three_hospitals_are_bounded_from_their_exports_alone(exported, together
     for epsilon in (*expected.alone, expected.two, expected.all):
         assert f"{epsilon:.4f}" in said
     assert "all 3 of them" in said
+    checked = [f"checking {path.name}" for path in files]
+    assert told == ["checking the exports", *checked, "adding the losses up"]
     found = json.loads(together(*files, "--json").output)
     assert [hospital["epsilon"] for hospital in found["hospitals"]] == list(expected.alone)
     assert (found["two"], found["all"], found["delta"]) == (expected.two, expected.all, 1e-5)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from policies.ledger.events import Fault
 from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
-from silo_agent.cli.preflight import dry_round
+from silo_agent.cli.preflight import dry_round, private_checks, public_checks
 from silo_agent.data.sources import opening
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
@@ -42,11 +42,14 @@ def checks_of(done):
     return {one["check"]: one for one in json.loads(done.output)["checks"]}
 
 
-def test_everything_is_looked_at_and_counted_for_inside(study_file, configure):
+def test_everything_is_looked_at_and_counted_for_inside(study_file, configure, told):
     done = invoke(study_file, configure(), "--format", "json")
     assert done.exit_code == 0, done.output
     found = checks_of(done)
     assert set(found) == {*SHARED, *INSIDE}
+    checks = [*public_checks.CHECKS, *private_checks.CHECKS]
+    asked = ["asking the authority", "calling the coordinator", *(f"checking: {name}" for name, _ in checks)]
+    assert told[: len(asked)] == asked, "whoever waits hears what is looked at"
     assert {name for name, one in found.items() if one["status"] == "fails"} == set()
     assert "40 rows: 40 records of 40 patients fit, 0 would be left out" in found["data"]["found"]
     assert [row["domain"] for row in found["data"]["tables"]["By domain"]] == ["a", "b"]

@@ -53,7 +53,7 @@ def test_the_schema_of_a_study_is_printed():
     assert json.loads(done.stdout)["title"] == "Study"
 
 
-def test_options_become_a_study(tmp_path):
+def test_options_become_a_study(tmp_path, told):
     file = tmp_path / "study.yaml"
     done = CliRunner().invoke(app, ["study", "new", *options(file)])
     assert done.exit_code == 0, done.output
@@ -64,6 +64,7 @@ def test_options_become_a_study(tmp_path):
     assert (study.data.features[0].outside, study.data.features[1].optional) == ("clip", True)
     assert study.expected.patients == (600, 500, 90)
     assert "epsilon 3.5" in done.stdout
+    assert told == ["looking for the noises that the price allows"]
 
 
 def test_a_data_dictionary_lists_the_columns(tmp_path):
