@@ -108,8 +108,8 @@ REFUSALS = [
     (
         Reason.TOO_MANY_SILOS,
         {},
-        {"silos": [*(f"a-{n}" for n in range(254)), "north", "south", "west"], "min_silos": 257},
-        {},
+        {"silos": [f"site-{number}" for number in range(257)], "min_silos": 257},
+        {"roster_size": 257},
         ("study.silos names 257", "fedward simulate"),
     ),
     (Reason.NOISE_MODE, {"noise_modes": ["local"]}, {}, {}, ("policy.noise_modes", "study.privacy.mode")),
