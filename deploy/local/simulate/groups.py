@@ -65,10 +65,9 @@ class Founding(NamedTuple):
     def parts(self, count: int) -> list[Founding]:
         """These silos in `count` groups at most, of about the same number. The first group leads."""
         names = list(self.silos)
-        dealt = [names[first::count] for first in range(min(count, len(names)))]
         return [
-            self._replace(silos={name: self.silos[name] for name in own}, leads=self.leads and own is dealt[0])
-            for own in dealt
+            self._replace(silos={name: self.silos[name] for name in names[first::count]}, leads=first == 0)
+            for first in range(min(count, len(names)))
         ]
 
 

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from dacite import DaciteError
 
 from common.canonical_json import canonical_json
 from common.durable import write_whole
 from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.outcome import Exact, Outcome, RunMetrics
+from deploy.local.simulate.silos import HeldRecords
 from policies.documents.study import Study
 from protos import record
 from silo_agent.learning.errors import ModelFileError
@@ -95,16 +97,7 @@ class KeptResults:
         return self._folder / f"{name}.json", self._folder / f"{name}.safetensors"
 
 
-class Digested(Protocol):
-    """Records whose digest is known."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over all that the records of a seed follow from, lowercase hex."""
-        ...
-
-
-def keeper(folder: Path | None, study: Study, records: Digested, measured: str) -> KeptResults | None:
+def keeper(folder: Path | None, study: Study, records: MadeUp | HeldRecords, measured: str) -> KeptResults | None:
     """The results in this folder; None if there is no folder."""
     return None if folder is None else KeptResults(folder, study, measured=measured, records=records.digest)
 

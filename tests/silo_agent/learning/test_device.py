@@ -59,5 +59,7 @@ def test_a_device_that_cannot_compute_is_an_error_of_one_line(monkeypatch):
 def test_the_drivers_version_is_the_kernels(monkeypatch, tmp_path):
     monkeypatch.setattr(device, "_DRIVER", tmp_path / "version")
     assert device._driver() == "unknown"
+    (tmp_path / "version").touch()
+    assert device._driver() == "unknown"
     (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar 5\n")
     assert device._driver() == "550.54.15"

@@ -35,6 +35,7 @@ def test_a_result_comes_back_whole(tmp_path, recipe):
     run = simulate(study, SOURCE.draw(study, 4), seed=4, ensemble=kept)
     assert (run.own is not None, run.ensemble is not None) == (kept, kept)
     kept_in(tmp_path, study).keep(4, run)
+    assert {len(path.stem) for path in tmp_path.iterdir()} == {40}, "a digest, short enough for every file system"
     (back,) = kept_in(tmp_path, study).of_all((3, 4)).values()
     assert figures(back) == figures(run)
     assert back.published == run.published
@@ -59,12 +60,15 @@ def test_nothing_is_taken_for_the_result_of_something_else(tmp_path, monkeypatch
     assert not kept_in(tmp_path).of_all((1,))
 
 
-@pytest.mark.parametrize("broken", ["cut", "no model", "another model"])
+@pytest.mark.parametrize("broken", ["cut", "unreadable", "no model", "another model"])
 def test_a_damaged_result_is_told_by_its_file(tmp_path, broken):
     kept_in(tmp_path).keep(1, simulate(STUDY, SOURCE.draw(STUDY, 1), seed=1))
     (file,), (model,) = tmp_path.glob("*.json"), tmp_path.glob("*.safetensors")
     if broken == "cut":
         file.write_bytes(file.read_bytes()[:-9])
+    elif broken == "unreadable":
+        file.unlink()
+        file.mkdir()
     elif broken == "no model":
         model.unlink()
     else:

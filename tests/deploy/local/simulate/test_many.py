@@ -3,8 +3,9 @@
 import pytest
 
 from deploy.local.simulate import many
+from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.engines import task
-from deploy.local.simulate.many import each_seed
+from deploy.local.simulate.many import each_seed, simulate_seeds
 from support.simulated import SOURCE, guess
 from support.studies import tiny_study
 
@@ -16,6 +17,12 @@ def test_every_seed_gives_a_result_in_its_order(monkeypatch):
     assert [run.seed for run in found] == [5, 3]
     assert (heard, threads) == ([0, 1], [1, 1])
     assert {run.mean for run in found} == {0.5}
+
+
+def test_a_study_is_simulated_for_each_seed():
+    study = tiny_study()
+    (found,) = simulate_seeds(study, SOURCE, (4,))
+    assert found.model.digest == simulate(study, SOURCE.draw(study, 4), seed=4).model.digest
 
 
 class Backwards:

@@ -3,12 +3,14 @@
 import os
 import sys
 from concurrent.futures import Future
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from deploy.local.simulate.engines import processes
 from deploy.local.simulate.engines.processes import Processes
+from deploy.local.simulate.engines.task import SeedTask
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.groups import FILES_IN, Founding
 from deploy.local.simulate.many import each_seed, simulate_seeds
@@ -31,6 +33,9 @@ class Here:
 
     def __exit__(self, *_):
         processes._TASKS.clear()
+
+    def shutdown(self, **how):
+        Here.made = (*Here.made, how)
 
     def submit(self, work, given):
         future = Future()
@@ -62,7 +67,8 @@ def test_where_there_are_few_seeds_the_silos_of_one_are_side_by_side(monkeypatch
 
     def noted(part):
         found(part)
-        held.append((list(part.silos), len(processes._GROUPS), Path(os.environ[FILES_IN])))
+        root = Path(os.environ[FILES_IN])
+        held.append((list(part.silos), len(processes._GROUPS) * len(list(root.iterdir())), root))
 
     monkeypatch.setattr(processes, "_found", noted)
     there = each_seed(whole, study, SOURCE, (1, 2), engine=Processes(4))
@@ -73,6 +79,31 @@ def test_where_there_are_few_seeds_the_silos_of_one_are_side_by_side(monkeypatch
     assert root.name.startswith("fedward-simulate-")
     assert not root.exists()
     assert [run.seed for run in there] == [1, 2]
+
+
+@pytest.mark.usefixtures("here")
+def test_groups_answer_what_they_are_asked():
+    answers = []
+
+    def one_silo(study, cohorts, *, seed, hosts):
+        silos = {"north": cohorts.silos["north"]}
+        with hosts(Founding(study, silos, seed, "cpu", 1)) as groups:
+            answers.append(groups.ask(attrgetter("_leads")))
+        return guess(study, cohorts, seed=seed)
+
+    each_seed(one_silo, tiny_study(), SOURCE, (1,), engine=Processes(2))
+    assert answers == [[True]]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, ValueError])
+@pytest.mark.usefixtures("here")
+def test_whoever_ends_a_run_waits_for_no_seed_that_was_not_begun(raised):
+    def ends(_seed, _result):
+        raise raised
+
+    with pytest.raises(raised):
+        Processes(2).each(SeedTask(guess, tiny_study(), SOURCE), (1, 2, 3), ends)
+    assert Here.made == (2, {"wait": False, "cancel_futures": True})
 
 
 def whole(study, cohorts, *, seed, hosts):
