@@ -60,7 +60,7 @@ def find_study(state: State, wanted: str) -> tuple[str, int]:
     if not found or len(wanted) >= _SHORT:
         found += [one for one in known if one.digest.startswith(wanted) and one not in found]
     if len(found) != 1:
-        listed = ", ".join(f"{one.name} {one.digest[:_SHORT]}" for one in found or known)
+        listed = ", ".join(f"{one.name} {one.digest[:_SHORT]}" for one in found)
         fix = "give more of the digest" if found else "give a name or a digest that `fedward-silo studies` lists"
         msg = f"{len(found)} studies match {wanted!r}{f' ({listed})' if found else ''}; {fix}"
         raise StateError(msg)

@@ -10,6 +10,7 @@ from unittest.mock import ANY
 import grpc
 import numpy as np
 import pytest
+import yaml
 from pyarrow.parquet import read_table as read_parquet
 from typer.testing import CliRunner
 
@@ -32,6 +33,8 @@ from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
 from silo_agent.storage.approvals import approve
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.model_warnings import Warned
+from silo_agent.storage.model_warnings import keep as warn
 from silo_agent.storage.offered import keep
 from silo_agent.storage.state import Ending, State
 from support.cosigners import cosigned
@@ -650,6 +653,9 @@ def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_questio
     assert not (hospital.parent / "state" / "state.sqlite3").exists()
     monkeypatch.setattr("crypto.pki.joining.renewal.WARN_FROM", 0.0)
     assert "warning: this silo's certificate expires on" in invoke("studies", "-c", hospital).stderr
+    hospital.write_text(yaml.safe_dump({**yaml.safe_load(hospital.read_text()), "certificate": "none.pem"}))
+    done = invoke("studies", "-c", hospital)
+    assert (done.exit_code, done.stderr) == (0, ""), "whether it counts is for others to say"
 
 
 def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
@@ -665,6 +671,8 @@ def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
         ("tiny", None),
         ("other", "2026-11-06T15:04:00+00:00"),
     ]
+    assert listed[1]["committed"] == -1
+    assert listed[1]["committed"] is not False
     approve(folder, other, "shared", now)
     assert "may use shared" in " ".join(invoke("studies", "-c", hospital).output.split())
 
@@ -673,6 +681,10 @@ def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, 
     listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
     assert listed == [{"name": "tiny", "digest": studied.digest, "committed": 2, "why": "", "warnings": []}]
     assert "tiny" in invoke("studies", "-c", hospital).output
+    warning = Warned("reversed", None, 40, 0.25, None)
+    warn(StateFolder(hospital.parent / "state").study(studied.digest).warnings, 2, (warning,))
+    assert f"warning: tiny: {warning.text}" in invoke("studies", "-c", hospital).output
+    assert json.loads(invoke("studies", "--json", "-c", hospital).stdout)[0]["warnings"] == [warning.text]
     data = hospital.parent / "north.csv"
     found = [invoke("evaluate", "--json", given, data, "-c", hospital) for given in ("tiny", studied.digest)]
     assert found[0].stdout == found[1].stdout
