@@ -30,7 +30,7 @@ from coordinator.metrics import CoordinatorMetrics
 
 log = structlog.get_logger()
 PROOF_SECONDS = 15.0
-"""Time in which a connection must bring a call with a certificate."""
+"""Time in which a connection must bring a call with a certificate, beyond what the call waits for a thread."""
 UNPROVEN = 32
 """Most connections of one address without one."""
 PROVEN = 8
@@ -79,8 +79,12 @@ class Connections:
             with self._guard:
                 self._refused[key] += 1
 
-    def look(self) -> None:
-        """Close the connections that break a limit. Called several times a second, by one thread."""
+    def look(self, queued: float = 0.0) -> None:
+        """Close the connections that break a limit. Called several times a second, by one thread.
+
+        `queued`: seconds that a call waits for a thread now. A connection proves nothing before its call has one, so it
+        is given as much longer.
+        """
         self._find()
         now = self._clock()
         by_address: defaultdict[str, list[int]] = defaultdict(list)
@@ -99,7 +103,7 @@ class Connections:
                 self._close([inode], "flood")
             elif one.caller:
                 by_caller[one.caller].append(inode)
-            elif now - one.since > PROOF_SECONDS:
+            elif now - one.since > PROOF_SECONDS + queued:
                 self._close([inode], "no_call")
             else:
                 by_address[one.source].append(inode)

@@ -122,6 +122,9 @@ class Guard:
         self._calls: set[_Call] = set()
         self._held: set[_Held] = set()
         self._closing = False
+        self._queued = 0.0
+        self._asked: float | None = None
+        """How long a thread was waited for the last time, and since when one is waited for."""
         self._late: list[_Late] = []
         self._waiting: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -370,8 +373,23 @@ class Guard:
             one.context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
             one.context.set_details(CROWDED)
             one.send(None)
-        self._connections.look()
+        self._connections.look(self._wait_for_a_thread(now))
         self._passing()
+
+    def _wait_for_a_thread(self, now: float) -> float:
+        """How long a call waits for a thread: as long as this look's own request does, which queues like one."""
+        with self._lock:
+            asks = self._asked is None and not self._closing
+            if asks:
+                self._asked = now
+        if asks:
+            self._pool.submit(self._take_thread, now)
+        with self._lock:
+            return max(self._queued, 0.0 if self._asked is None else now - self._asked)
+
+    def _take_thread(self, asked: float) -> None:
+        with self._lock:
+            self._queued, self._asked = self._clock() - asked, None
 
 
 class _InTime:

@@ -82,6 +82,17 @@ def test_a_connection_that_brings_no_call_is_closed(house):
     assert house.closed("no_call") == 1
 
 
+def test_a_connection_whose_call_waits_for_a_thread_is_given_as_much_longer(house):
+    """Where all threads are busy, an honest member cannot prove anything."""
+    mine = house.connect()
+    house.door.look()
+    house.now = PROOF_SECONDS + 3
+    house.door.look(3.0)
+    assert is_open(mine)
+    house.door.look(2.9)
+    assert not is_open(mine)
+
+
 def test_a_call_that_came_before_the_connection_was_seen_counts(house):
     mine = house.connect(caller="silo/north")
     house.now = PROOF_SECONDS + 1

@@ -263,7 +263,7 @@ def test_health_is_told_in_one_answer_only(operator):
 def test_a_look_that_fails_is_told_of_and_the_next_one_is_made(server, monkeypatch):
     looks = []
 
-    def fail():
+    def fail(_queued):
         looks.append(1)
         raise OSError
 
@@ -312,6 +312,21 @@ class Context:
         raise grpc.RpcError
 
 
+class Busy:
+    """A pool of which no thread is free before the test says so."""
+
+    def __init__(self):
+        self.queue = []
+
+    def submit(self, call, *given):
+        self.queue.append((call, given))
+
+    def free(self):
+        queue, self.queue = self.queue, []
+        for call, given in queue:
+            call(*given)
+
+
 class AtOnce:
     """A pool that has a thread for everything."""
 
@@ -334,7 +349,7 @@ class Alone:
             passing=lambda: self.passed.append(self.now),
         )
         monkeypatch.setattr(self.guard, "_identified", lambda *_: CALLER)
-        monkeypatch.setattr(self.guard._connections, "look", lambda: None)
+        monkeypatch.setattr(self.guard._connections, "look", lambda _: None)
 
     @property
     def taken(self):
@@ -351,6 +366,30 @@ class Alone:
 @pytest.fixture
 def alone(monkeypatch):
     return Alone(monkeypatch)
+
+
+def test_the_door_knows_how_long_a_call_waits_for_a_thread_and_tells_it_to_the_connections(alone, monkeypatch):
+    pool, told = Busy(), []
+    monkeypatch.setattr(alone.guard._connections, "look", told.append)
+    monkeypatch.setattr(alone.guard, "_pool", pool)
+
+    def look(now):
+        alone.now = now
+        alone.guard.look()
+        return told[-1]
+
+    assert [look(1.0), look(4.0)] == [0.0, 3.0]
+    assert len(pool.queue) == 1, "one request queues, however often the door looks"
+    alone.now = 6.0
+    pool.free()
+    assert look(6.0) == 5.0, "and the next one may wait as long"
+    alone.now = 6.5
+    pool.free()
+    assert [look(7.0), look(9.0)] == [0.5, 2.0]
+    pool.free()
+    alone.guard.release()
+    look(10.0)
+    assert not pool.queue, "when the coordinator stops no thread is asked for any more"
 
 
 def test_a_seat_is_free_when_both_the_call_and_its_thread_are_over(alone):
