@@ -112,8 +112,8 @@ def _walk(
         place = Place(study.digest, number, 1)
         for release in planned.round(number):
             total = np.sum(groups.ask(methodcaller("contributed", release, place, model)), axis=0, dtype=np.int64)
-            # All make the same of an opened sum: one group solves, and its model is the others'.
-            (model, found), *_ = groups.ask(methodcaller("opened", Tensor(release.tensor), total, place, model))
+            said = groups.ask(methodcaller("opened", Tensor(release.tensor), total, place, model))
+            [(model, found)] = [answer for answer in said if answer is not None]
             results = found or results
         if 0 < number < planned.last:
             after_round(model)

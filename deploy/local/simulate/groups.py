@@ -33,7 +33,7 @@ from silo_agent.learning.releases.contribution import Integers
 from silo_agent.storage.folders import StudyFolder
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
-FILES_IN: Final = "TMPDIR"
+FILES_IN: Final = "FEDWARD_SIMULATION_FILES"
 """Variable of the environment that says where groups keep their files. A process that is killed cannot remove its own,
 so who begins it names a folder that it removes itself."""
 T = TypeVar("T")
@@ -98,28 +98,29 @@ class Group:
 
     def opened(
         self, tensor: Tensor, total: Integers, place: Place, model: SharedModel
-    ) -> tuple[SharedModel, Results | None]:
-        """What the silos make of an opened sum. All make the same, so the model of the leading group is the others'.
+    ) -> tuple[SharedModel, Results | None] | None:
+        """What the leading group's first silo makes of an opened sum, model and results; None of all other groups.
 
-        Each silo opens, because it keeps what it has opened for later rounds; only the first one checks the sum and
-        solves. The metrics come last and are opened once: computing their intervals takes longer than anything else.
+        All silos make the same of it. Each opens, because it keeps what it has opened for later rounds; only the first
+        one checks the sum and solves. The metrics come last and are opened once: computing their intervals takes longer
+        than anything else.
         """
         learners = list(self._learners.values())
-        results = None
-        if self._leads:
-            first = learners.pop(0)
-            first.check_sum(tensor, total, place, self._all)
-            opened = first.open(tensor, total, place, model, self._all)
-            results, before, model = opened.results, model, opened.model
-            if opened.unsolved is not None:
-                solution = first.solve(opened.unsolved, place, model, self._all)
-                model = first.adopt(solution, opened.unsolved, place, model, self._all)
-        else:
-            before = model
+        found = self._led(learners.pop(0), tensor, total, place, model) if self._leads else None
         if tensor is not Tensor.METRICS:
             for learner in learners:
-                learner.open(tensor, total, place, before, self._all)
-        return model, results
+                learner.open(tensor, total, place, model, self._all)
+        return found
+
+    def _led(
+        self, first: Learner, tensor: Tensor, total: Integers, place: Place, model: SharedModel
+    ) -> tuple[SharedModel, Results | None]:
+        first.check_sum(tensor, total, place, self._all)
+        opened = first.open(tensor, total, place, model, self._all)
+        if opened.unsolved is None:
+            return opened.model, opened.results
+        solution = first.solve(opened.unsolved, place, opened.model, self._all)
+        return first.adopt(solution, opened.unsolved, place, opened.model, self._all), opened.results
 
     def completed(self, model: SharedModel) -> dict[str, SharedModel]:
         """Each silo's complete model after the last round, by name."""

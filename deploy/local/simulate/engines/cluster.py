@@ -115,10 +115,12 @@ class _Seat:
     """A group of silos at a worker. What its silos raise is an answer, too: what Dask raises means a lost worker."""
 
     def __init__(self, part: Founding) -> None:
-        self._group = Group(part)
+        self._part = part
+        self._group: Group | None = None
 
     def ask(self, call: Callable[[Group], T]) -> tuple[T | None, Exception | None]:
         try:
+            self._group = self._group or Group(self._part)
             return call(self._group), None
         except Exception as error:  # noqa: BLE001  # raised again where the answer is read
             return None, error

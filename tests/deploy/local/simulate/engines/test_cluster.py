@@ -1,5 +1,7 @@
 """Seeds on a cluster of Dask workers."""
 
+from functools import partial
+
 import pytest
 from distributed import LocalCluster
 from distributed.security import Security
@@ -70,6 +72,8 @@ def test_the_silos_of_a_seed_are_at_all_workers_and_begin_again_where_one_is_kil
     assert not list(tmp_path.glob("fedward-*")), "no file of the lost worker is left"
     with pytest.raises(ValueError, match="no such silo"):
         each_seed(stumbling, tiny_study(), SOURCE, (1,), engine=engine)
+    with pytest.raises(RuntimeError, match="nowhere"):  # what founding a silo raises is no lost worker either
+        each_seed(partial(simulate, device="nowhere"), tiny_study(), SOURCE, (1,), engine=engine)
 
 
 @pytest.mark.slow
