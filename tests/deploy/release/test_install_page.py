@@ -79,8 +79,9 @@ def test_every_install_command_works_from_an_empty_home(release, release_key, tm
     folder, home = shutil.copytree(release, tmp_path / "dist"), tmp_path / "home"
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    # The install scripts take no Python that lies in a home.
-    path = os.pathsep.join(part for part in kept["PATH"].split(os.pathsep) if not part.startswith(("/root/", "/home/")))
+    # The install scripts take no Python that lies in a home, and so none of an environment that was made of one.
+    without = ("/root/", "/home/", os.environ.get("VIRTUAL_ENV", "/root/"))
+    path = os.pathsep.join(part for part in kept["PATH"].split(os.pathsep) if not part.startswith(without))
     text = "\n".join(lines).replace("FINGERPRINT", release_key[1])
     done = subprocess.run(
         ["bash", "-eu"],
