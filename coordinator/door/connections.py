@@ -30,7 +30,9 @@ from coordinator.metrics import CoordinatorMetrics
 
 log = structlog.get_logger()
 PROOF_SECONDS = 15.0
-"""Time in which a connection must bring a call with a certificate, beyond what the call waits for a thread."""
+"""Time in which a connection must bring a call with a certificate."""
+MOST_LONGER = 45.0
+"""Most seconds that a connection is given beyond these while calls wait for a thread, however long they wait."""
 UNPROVEN = 32
 """Most connections of one address without one."""
 PROVEN = 8
@@ -83,10 +85,10 @@ class Connections:
         """Close the connections that break a limit. Called several times a second, by one thread.
 
         `queued`: seconds that a call waits for a thread now. A connection proves nothing before its call has one, so it
-        is given as much longer.
+        is given as much longer, up to `MOST_LONGER`.
         """
         self._find()
-        now = self._clock()
+        now, allowed = self._clock(), PROOF_SECONDS + min(queued, MOST_LONGER)
         by_address: defaultdict[str, list[int]] = defaultdict(list)
         by_caller: defaultdict[str, list[int]] = defaultdict(list)
         with self._guard:
@@ -103,7 +105,7 @@ class Connections:
                 self._close([inode], "flood")
             elif one.caller:
                 by_caller[one.caller].append(inode)
-            elif now - one.since > PROOF_SECONDS + queued:
+            elif now - one.since > allowed:
                 self._close([inode], "no_call")
             else:
                 by_address[one.source].append(inode)

@@ -194,6 +194,9 @@ def require_places(json_file: Path | None, plot: Path | None, keep: Path | None 
         if file is not None and not file.parent.is_dir():
             msg = f"there is no folder {file.parent} for {file.name}; make it, or give another path"
             raise SimulationError(msg)
+    if keep is not None and keep.exists() and not keep.is_dir():
+        msg = f"--keep {keep} is a file; name a folder, which is made if it is not there"
+        raise SimulationError(msg)
     if plot is not None and plot.suffix not in PLOTS:
         msg = f"--plot {plot} ends with none of {', '.join(PLOTS)}, which say what is drawn; give it one of these"
         raise SimulationError(msg)

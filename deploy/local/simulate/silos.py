@@ -69,8 +69,10 @@ class HeldRecords:
     def digest(self) -> str:
         """SHA-256 over the records and how they are divided, lowercase hex."""
         whole = hashlib.sha256(canonical("held records", self.share.hex()))
-        for name, own in (*self.records.items(), *([] if self.test is None else [("", self.test)])):
-            whole.update(canonical(name, digest_of(own, "", 0)))
+        for name, own in self.records.items():
+            whole.update(canonical("silo", name, digest_of(own, "", 0)))
+        if self.test is not None:
+            whole.update(canonical("test", digest_of(self.test, "", 0)))
         return whole.hexdigest()
 
     def draw(self, study: Study, seed: int) -> Cohorts:  # noqa: ARG002 - a source may depend on the study; this does not

@@ -8,7 +8,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.door import connections
-from coordinator.door.connections import FLOOD, PROOF_SECONDS, PROVEN, UNPROVEN, Connections, _peer, _source
+from coordinator.door.connections import (
+    FLOOD,
+    MOST_LONGER,
+    PROOF_SECONDS,
+    PROVEN,
+    UNPROVEN,
+    Connections,
+    _peer,
+    _source,
+)
 from coordinator.door.guard import LOOK_SECONDS
 from coordinator.metrics import CoordinatorMetrics
 
@@ -90,6 +99,17 @@ def test_a_connection_whose_call_waits_for_a_thread_is_given_as_much_longer(hous
     house.door.look(3.0)
     assert is_open(mine)
     house.door.look(2.9)
+    assert not is_open(mine)
+
+
+def test_threads_that_never_come_free_leave_no_connection_without_a_limit(house):
+    mine = house.connect()
+    house.door.look()
+    house.now = PROOF_SECONDS + MOST_LONGER
+    house.door.look(9e9)
+    assert is_open(mine)
+    house.now += 1
+    house.door.look(9e9)
     assert not is_open(mine)
 
 
@@ -269,3 +289,4 @@ def test_lines_are_spared_by_whose_connections_they_are(house, monkeypatch):
 def test_the_limits_are_those_of_the_handbook():
     """docs/operating.md, by the second; the door looks ten times in one."""
     assert (PROOF_SECONDS, UNPROVEN, PROVEN, FLOOD, LOOK_SECONDS) == (15.0, 32, 8, 100, 0.1)
+    assert MOST_LONGER == 45.0

@@ -6,13 +6,14 @@ files are for processes of one run, in a folder of its user alone.
 
 from __future__ import annotations
 
+import json
 import mmap
 import pickle
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 
-_VALUE, _ARRAYS, _ENDS = "value.pickle", "arrays", "ends.pickle"
+_VALUE, _ARRAYS, _WHERE = "value.pickle", "arrays", "where.json"
 _ALIGNED: Final = 64
 """Bytes: where an array may begin, so that it can be read as fast as one of the process's own."""
 
@@ -27,18 +28,17 @@ def place(folder: Path, value: object) -> None:
         for array, (begin, end) in zip(arrays, pairwise(begins), strict=True):
             file.write(array)
             file.write(bytes(end - begin - array.nbytes))
-    (folder / _ENDS).write_bytes(
-        pickle.dumps([(begin, array.nbytes) for begin, array in zip(begins, arrays, strict=False)])
-    )
+    where = [(begin, array.nbytes) for begin, array in zip(begins, arrays, strict=False)]
+    (folder / _WHERE).write_text(json.dumps(where), encoding="ascii")
 
 
 def taken(folder: Path) -> Any:
     """The value that lies in this folder. Its arrays are read-only, and mapped."""
-    where = pickle.loads((folder / _ENDS).read_bytes())  # noqa: S301  # of this run, in a folder of this user
+    where = json.loads((folder / _WHERE).read_bytes())
     with (folder / _ARRAYS).open("rb") as file:
         mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if where else b"")
     arrays = [mapped[begin : begin + size] for begin, size in where]
-    return pickle.loads((folder / _VALUE).read_bytes(), buffers=arrays)  # noqa: S301  # as above
+    return pickle.loads((folder / _VALUE).read_bytes(), buffers=arrays)  # noqa: S301  # of this run and this user
 
 
 def _rounded(size: int) -> int:

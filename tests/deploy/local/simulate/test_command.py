@@ -109,7 +109,6 @@ def test_seeds_that_are_kept_are_not_run_again(monkeypatch, study, tmp_path):
 
     monkeypatch.setattr(engine, "simulate", simulate)
     options = (study, "--patients", "60", "--without-noise", "--alone", "--keep", folder)
-    folder.mkdir()
     run(*options, "--seeds", "1")
     assert begun == [1, 1]
     both = run(*options, "--seeds", "2")
@@ -125,6 +124,8 @@ def test_seeds_that_are_kept_are_not_run_again(monkeypatch, study, tmp_path):
 def test_a_folder_to_keep_results_in_must_be_there_beside(monkeypatch, capsys, study, tmp_path):
     says = fails(monkeypatch, capsys, study, "--keep", tmp_path / "none" / "kept")
     assert f"there is no folder {tmp_path / 'none'} for kept" in says
+    says = fails(monkeypatch, capsys, study, "--keep", study)
+    assert f"--keep {study} is a file; name a folder" in says
 
 
 def test_what_is_read_by_a_program_has_a_width_of_its_own(study):
