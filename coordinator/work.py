@@ -63,7 +63,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         tensor=round_.tensor,
         roster=() if step.who is Who.INVITED else round_.members,
         actor=round_.actor,
-        parts=parts_in(round_),
+        parts=parts_for(round_, silo),
         why=sentence(progress.script.name),
         **{field: given(round_) for field, given in _FIELDS.items() if field in step.carries},
     )
@@ -103,6 +103,15 @@ def parts_in(round_: Round) -> tuple[Part, ...]:
         givers = (round_.complaint.owner,)
     among = frozenset(givers)
     return tuple(part for part in round_.parts if part.kind in kinds and part.silo in among)
+
+
+def parts_for(round_: Round, silo: str) -> tuple[Part, ...]:
+    """Return what a silo can fetch in the current phase. Of the greetings these are only its neighbours'."""
+    parts, circle = parts_in(round_), round_.circle
+    if not circle.sparse or round_.step is None or Note.GREETING not in round_.step.fetches:
+        return parts
+    near = frozenset(circle.neighbours(silo))
+    return tuple(part for part in parts if part.kind != Note.GREETING or part.silo in near)
 
 
 def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
@@ -147,7 +156,8 @@ def check_fetch(
 
 def liar_of(round_: Round, silo: str, confirm: Confirm, note: bytes) -> str:
     """Return who lied, a silo that complains with evidence about shares, or the owner of the note that holds them."""
-    return complaint_of(silo, confirm).liar(note, map(str, round_.tensors), round_.names)
+    holders = round_.circle.holders(confirm.culprit)
+    return complaint_of(silo, confirm).liar(note, map(str, round_.tensors), holders)
 
 
 def complaint_of(silo: str, confirm: Confirm) -> ShareComplaint:
@@ -166,7 +176,8 @@ def signed_note(round_: Round, study: Study, header: UploadHeader, note: bytes) 
     own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in round_.members)
     attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
     tensors = list(map(str, round_.tensors))
-    return signed(note, header.silo, attempt, tensors, round_.names, quorum.needed(study))
+    holders, needed = round_.circle.holders(header.silo), round_.circle.shares(quorum.needed(study))
+    return signed(note, header.silo, attempt, tensors, holders, needed)
 
 
 def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final, Self
 
+from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.spoilt import SpoiltStatement
 from protos.messages import Complaint, Member, Part, Place, Signature, Spoilt, Tensor, Upload, Void
 from protos.steps import MADE_BY_ACTOR, STEPS, SUM, Note, Step, Task, Who
@@ -314,6 +315,11 @@ class Round:
     def names(self) -> tuple[str, ...]:
         """The roster's names."""
         return tuple(seat.member.silo for seat in self.seats)
+
+    @property
+    def circle(self) -> Circle:
+        """Who of the roster holds shares of whose secrets, once the roster is known."""
+        return Circle(self.names, reach_of(self.silos, self.colluders, self.threshold))
 
     @property
     def members(self) -> tuple[Member, ...]:

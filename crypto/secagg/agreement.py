@@ -7,7 +7,8 @@ silo's policy decides whether a roster is large enough. The silo's store makes s
 greeting outlive a restart and are forgotten after use.
 
 The order of calls: first `EphemeralKey.create`. Then, for every roster, `greet` (once, because a second greeting makes
-other secrets). Then, as soon as the greetings of the others have arrived, `meet`.
+other secrets). Then, as soon as the greetings of the others have arrived, `meet`. On a circle (`circle`) a silo greets
+and meets its neighbours alone, and who deals the roster's keys reaches the others by a `call`, which they `answer`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from crypto.errors import RosterRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.pki.reading import parse_certificate, subject_of
+from crypto.secagg.circle import Circle
 from crypto.secagg.survivors import roster_digest
 from crypto.stream import KEY_BYTES, derive
 
@@ -38,7 +40,19 @@ _PRIVATE_BYTES = 32
 _SEED_BYTES = 64
 _DIGEST = 32
 _MIN_SILOS = 2
-_GREETING = b"fedward greet 1\0"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Letter:
+    """A kind of signed note with ciphertexts: its first 16 bytes, what it is, and what its secrets are derived for."""
+
+    magic: bytes
+    name: str
+    purpose: str
+
+
+_GREETING = _Letter(b"fedward greet 1\0", "greeting", "pair")
+_CALL = _Letter(b"fedward call 1\0\0", "call", "call")
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,8 @@ class Roster:
 
     study: str
     entries: tuple[RosterEntry, ...]
+    reach: int = 0
+    """Neighbours of a silo on either side, as the study has them; 0 if all are everybody's neighbours (`circle`)."""
 
     def __post_init__(self) -> None:
         names = [entry.name for entry in self.entries]
@@ -96,6 +112,11 @@ class Roster:
     def names(self) -> tuple[str, ...]:
         """The silos' names, sorted."""
         return tuple(entry.name for entry in self.entries)
+
+    @cached_property
+    def circle(self) -> Circle:
+        """Who shares pair secrets with whom, and who holds whose shares."""
+        return Circle(self.names, self.reach)
 
     @cached_property
     def digest(self) -> str:
@@ -148,8 +169,8 @@ class PairSecrets(Mapping[str, bytes]):
         self._secrets = {name: secrets[name] for name in sorted(secrets)}
 
     def check(self, me: str, roster: Roster) -> None:
-        """Raise `SealError` unless these are this silo's secrets with exactly the other members of the roster."""
-        if {me, *self._secrets} != set(roster.names) or me in self._secrets:
+        """Raise `SealError` unless these are this silo's secrets with exactly its neighbours in the roster."""
+        if me not in roster.names or set(self._secrets) != set(roster.circle.neighbours(me)):
             msg = "the pair secrets belong to another roster; agree on keys again"
             raise SealError(msg)
 
@@ -168,12 +189,22 @@ class PairSecrets(Mapping[str, bytes]):
 
 @dataclass(frozen=True)
 class Greeting:
-    """What one silo sends to the members with later names, and what it keeps for itself."""
+    """What one silo sends to its neighbours with later names, and what it keeps for itself."""
 
     note: bytes
-    """For everybody: magic (16), one ML-KEM-768 ciphertext (1088) for each later name, signature (DER)."""
+    """Magic (16), one ML-KEM-768 ciphertext (1088) for each later neighbour in the roster's order, signature (DER)."""
     secrets: bytes = field(repr=False)
-    """For `EphemeralKey.meet` alone: the roster's digest (32), the pair secret (32) with each later name. Secret."""
+    """For `EphemeralKey.meet` alone: the roster's digest (32), the pair secret (32) with each of these. Secret."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the silo that deals a roster's keys sends to all other members, and the secrets that it shares by it."""
+
+    note: bytes
+    """Magic (16), one ML-KEM-768 ciphertext (1088) for each other member in the roster's order, signature (DER)."""
+    secrets: PairSecrets
+    """With each other member, for this call alone."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +245,7 @@ class EphemeralKey:
         return self._private.private_bytes_raw() + self._kem.private_bytes_raw() + self.offer.signature
 
     def greet(self, roster: Roster, me: str, trust: Trust | None = None) -> Greeting:
-        """Verify the roster under this silo's own authority and encapsulate a secret to every later name.
+        """Verify the roster under this silo's own authority and encapsulate a secret to every later neighbour.
 
         `trust` judges the roster; by default the credential's own, as of now.
 
@@ -223,45 +254,47 @@ class EphemeralKey:
         """
         trust = trust or self._credential.trust
         self._check(roster, me, trust)
-        ciphertexts, secrets = [], []
-        for other in roster.entries:
-            if other.name > me:
-                try:
-                    kem_secret, ciphertext = MLKEM768PublicKey.from_public_bytes(other.kem).encapsulate()
-                except ValueError:
-                    msg = (
-                        f"the second key of {other.name!r} is no ML-KEM-768 key; ask that silo to offer its keys again"
-                    )
-                    raise RosterRefused(msg, other.name) from None
-                ciphertexts.append(ciphertext)
-                secrets.append(self._secret(roster, me, other, kem_secret, ciphertext))
-        signature = self._credential.sign(_greeting_message(roster, me, ciphertexts))
-        return Greeting(
-            b"".join([_GREETING, *ciphertexts, signature]), b"".join([bytes.fromhex(roster.digest), *secrets])
-        )
+        note, secrets = self._write(_GREETING, roster, me, _later(roster, me))
+        return Greeting(note, b"".join([bytes.fromhex(roster.digest), *secrets.values()]))
 
     def meet(
         self, roster: Roster, me: str, own: bytes, greetings: Mapping[str, bytes], trust: Trust | None = None
     ) -> PairSecrets:
-        """Derive the secret with each other member from this silo's `Greeting.secrets` and the earlier names' notes.
+        """Derive the secret with each neighbour from this silo's `Greeting.secrets` and the earlier neighbours' notes.
 
         Notes of other silos are not read. Raises what `greet` raises, and `SealError` if `own` was not kept for this
-        roster. Raises `RosterRefused` or `SignatureRefused`, with that silo as culprit, if the note of an earlier name
-        is missing, malformed or not signed by that silo for this roster.
+        roster. Raises `RosterRefused` or `SignatureRefused`, with that silo as culprit, if the note of an earlier
+        neighbour is missing, malformed or not signed by that silo for this roster.
         """
         trust = trust or self._credential.trust
         self._check(roster, me, trust)
-        place = roster.names.index(me)
-        earlier, later = roster.entries[:place], roster.entries[place + 1 :]
+        later = _later(roster, me)
         if len(own) != _DIGEST + KEY_BYTES * len(later) or own[:_DIGEST] != bytes.fromhex(roster.digest):
             msg = "the stored greeting is for another roster; greet this roster first"
             raise SealError(msg)
         cuts = range(_DIGEST, len(own), KEY_BYTES)
-        secrets = {other.name: own[cut : cut + KEY_BYTES] for cut, other in zip(cuts, later, strict=True)}
-        for other in earlier:
-            ciphertext = self._ciphertext(roster, me, other, greetings.get(other.name, b""), trust)
-            secrets[other.name] = self._secret(roster, me, other, self._kem.decapsulate(ciphertext), ciphertext)
+        secrets = {name: own[cut : cut + KEY_BYTES] for cut, name in zip(cuts, later, strict=True)}
+        for name in roster.circle.neighbours(me):
+            if name < me:
+                note, readers = greetings.get(name, b""), _later(roster, name)
+                secrets[name] = self._read(_GREETING, roster, me, name, note, readers, trust)
         return PairSecrets(secrets)
+
+    def call(self, roster: Roster, me: str, trust: Trust | None = None) -> Call:
+        """Encapsulate a secret to every other member, neighbour or not. Raises what `greet` raises."""
+        self._check(roster, me, trust or self._credential.trust)
+        note, secrets = self._write(_CALL, roster, me, _others(roster, me))
+        return Call(note, PairSecrets(secrets))
+
+    def answer(self, roster: Roster, me: str, caller: str, note: bytes, trust: Trust | None = None) -> PairSecrets:
+        """Return the one secret that another member shares with this silo by its call.
+
+        Raises what `greet` raises, and `RosterRefused` or `SignatureRefused`, with the caller as culprit, if the note
+        is malformed or not signed by the caller for this roster.
+        """
+        trust = trust or self._credential.trust
+        self._check(roster, me, trust)
+        return PairSecrets({caller: self._read(_CALL, roster, me, caller, note, _others(roster, caller), trust)})
 
     def _check(self, roster: Roster, me: str, trust: Trust) -> None:
         if roster.study != self.study or me != self._credential.identity.name:
@@ -273,23 +306,50 @@ class EphemeralKey:
             raise RosterRefused(msg)
         roster.verify(trust)
 
-    def _ciphertext(self, roster: Roster, me: str, sender: RosterEntry, note: bytes, trust: Trust) -> bytes:
-        names = roster.names
-        first = names.index(sender.name) + 1
-        end = len(_GREETING) + _CIPHERTEXT * (len(names) - first)
-        if not end < len(note) <= end + MAX_SIGNATURE or not note.startswith(_GREETING):
-            msg = f"the greeting of {sender.name!r} is missing, cut or of another version; have it sent again"
-            raise RosterRefused(msg, sender.name)
-        ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(len(_GREETING), end, _CIPHERTEXT)]
-        message = _greeting_message(roster, sender.name, ciphertexts)
-        try:
-            sender.verify(trust, message, note[end:])
-        except SignatureRefused:
-            msg = f"the greeting of {sender.name!r} was not signed by that silo for this roster; have it sent again"
-            raise SignatureRefused(msg, sender.name) from None
-        return ciphertexts[names.index(me) - first]
+    def _write(
+        self, letter: _Letter, roster: Roster, me: str, readers: tuple[str, ...]
+    ) -> tuple[bytes, dict[str, bytes]]:
+        """Return a signed note with one ciphertext for each reader, and the secret with each."""
+        ciphertexts, secrets = [], {}
+        for other in map(roster.entry, readers):
+            try:
+                kem_secret, ciphertext = MLKEM768PublicKey.from_public_bytes(other.kem).encapsulate()
+            except ValueError:
+                msg = f"the second key of {other.name!r} is no ML-KEM-768 key; ask that silo to offer its keys again"
+                raise RosterRefused(msg, other.name) from None
+            ciphertexts.append(ciphertext)
+            secrets[other.name] = self._secret(letter, roster, me, other, kem_secret, ciphertext)
+        signature = self._credential.sign(_message(letter, roster, me, ciphertexts))
+        return b"".join([letter.magic, *ciphertexts, signature]), secrets
 
-    def _secret(self, roster: Roster, me: str, other: RosterEntry, kem_secret: bytes, ciphertext: bytes) -> bytes:
+    def _read(  # noqa: PLR0917  # a note, and what it is a note of
+        self,
+        letter: _Letter,
+        roster: Roster,
+        me: str,
+        sender: str,
+        note: bytes,
+        readers: tuple[str, ...],
+        trust: Trust,
+    ) -> bytes:
+        """Return the secret that the sender of a note shares with this silo, which is one of its readers."""
+        entry, begin = roster.entry(sender), len(letter.magic)
+        end = begin + _CIPHERTEXT * len(readers)
+        if not end < len(note) <= end + MAX_SIGNATURE or not note.startswith(letter.magic):
+            msg = f"the {letter.name} of {sender!r} is missing, cut or of another version; have it sent again"
+            raise RosterRefused(msg, sender)
+        ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(begin, end, _CIPHERTEXT)]
+        try:
+            entry.verify(trust, _message(letter, roster, sender, ciphertexts), note[end:])
+        except SignatureRefused:
+            msg = f"the {letter.name} of {sender!r} was not signed by that silo for this roster; have it sent again"
+            raise SignatureRefused(msg, sender) from None
+        ciphertext = ciphertexts[readers.index(me)]
+        return self._secret(letter, roster, me, entry, self._kem.decapsulate(ciphertext), ciphertext)
+
+    def _secret(  # noqa: PLR0917  # the two halves of a secret, and whose it is
+        self, letter: _Letter, roster: Roster, me: str, other: RosterEntry, kem_secret: bytes, ciphertext: bytes
+    ) -> bytes:
         """Derive the secret of a pair.
 
         Salt: the roster's digest, which covers all public keys. Info: both names, sorted, and the ciphertext.
@@ -303,7 +363,9 @@ class EphemeralKey:
             raise RosterRefused(msg, other.name) from None
         first, second = sorted((me, other.name))
         return derive(
-            shared + kem_secret, canonical("pair", first, second, ciphertext), salt=bytes.fromhex(roster.digest)
+            shared + kem_secret,
+            canonical(letter.purpose, first, second, ciphertext),
+            salt=bytes.fromhex(roster.digest),
         )
 
 
@@ -319,5 +381,14 @@ def _offer_message(study: str, public: bytes, kem: bytes) -> bytes:
     return canonical("key offer", study, public, kem)
 
 
-def _greeting_message(roster: Roster, sender: str, ciphertexts: list[bytes]) -> bytes:
-    return canonical("greeting", roster.study, bytes.fromhex(roster.digest), sender, *ciphertexts)
+def _message(letter: _Letter, roster: Roster, sender: str, ciphertexts: list[bytes]) -> bytes:
+    return canonical(letter.name, roster.study, bytes.fromhex(roster.digest), sender, *ciphertexts)
+
+
+def _later(roster: Roster, silo: str) -> tuple[str, ...]:
+    """Return the neighbours to which a silo sends ciphertexts. The others send theirs to it."""
+    return tuple(name for name in roster.circle.neighbours(silo) if name > silo)
+
+
+def _others(roster: Roster, silo: str) -> tuple[str, ...]:
+    return tuple(name for name in roster.names if name != silo)

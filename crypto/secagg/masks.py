@@ -38,15 +38,15 @@ class Masks:
     own: bytes = field(repr=False)
     """32 bytes that only this silo knows. The roster holds shares of them."""
     pairs: Mapping[str, bytes] = field(repr=False)
-    """Each other participant's name -> the 32 bytes that both silos derive."""
+    """The name of each other participant that is a neighbour -> the 32 bytes that both silos derive."""
     group: bytes = field(repr=False)
     """32 bytes that every silo of the roster knows."""
 
     def __post_init__(self) -> None:
         if self.me in self.pairs or not self.pairs or not _are_secrets(self.own, self.group, *self.pairs.values()):
             msg = (
-                "masks need seeds of 32 bytes: one with every other participant, the silo's own and the group's; begin"
-                " a new attempt"
+                "masks need seeds of 32 bytes: one with every participant that is a neighbour, the silo's own and the"
+                " group's; begin a new attempt"
             )
             raise SealError(msg)
 
@@ -66,7 +66,7 @@ class Unmasking:
     own: Mapping[str, bytes] = field(repr=False)
     """The own seed of every survivor."""
     dropped: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    """The pair seeds of every participant who is no survivor, at least those with all survivors."""
+    """The pair seeds of every participant who is no survivor, at least those with the survivors next to it."""
     group: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -75,12 +75,12 @@ class Unmasking:
         if (
             len(names) < 2  # noqa: PLR2004  # the sum of a single silo would show that silo's values
             or names & set(self.dropped)
-            or any(names - set(pairs) for pairs in self.dropped.values())
+            or not all(names & set(pairs) for pairs in self.dropped.values())
             or not _are_secrets(self.group, *self.own.values(), *seeds)
         ):
             msg = (
                 "a sum opens only with seeds of 32 bytes: the own seeds of two or more survivors, and the seeds between"
-                " every survivor and every silo that dropped out; begin a new attempt"
+                " every silo that dropped out and the survivors next to it; begin a new attempt"
             )
             raise SealError(msg)
 
@@ -92,6 +92,7 @@ class Unmasking:
             (gone < survivor, _pair_stream(seeds[survivor], label, kind))
             for gone, seeds in self.dropped.items()
             for survivor in self.own
+            if survivor in seeds
         ]
         if kind != "ckks":
             terms += [(False, _group_stream(self.group, label, kind, survivor)) for survivor in self.own]

@@ -22,6 +22,7 @@ from crypto.stream import KEY_BYTES, derive
 
 _MAGIC = b"fedward keys 1\0\0"
 _WRAP = KEY_BYTES + SEAL_BYTES
+_LENGTH = 4
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,16 @@ class GroupKeys:
 
 
 def deal(keys: GroupKeys, pairs: PairSecrets, me: str, roster: Roster, entropy: Entropy) -> bytes:
-    """Package the keys for every other member of the roster.
+    """Package the keys for every other member of the roster, with whom `pairs` has a secret.
+
+    These are the pair secrets where everybody is everybody's neighbour, and else the secrets of a call
+    (`agreement.Call`), whose note goes with the package (`with_call`).
 
     Layout: magic (16), parameter digest (32), for every other silo in the roster's order a wrapped content key
     (nonce 12, key 32, tag 16), then the content (nonce 12, CKKS key, group key 32, check key 32, tag 16).
-    Raises `SealError` if the pair secrets are not those of the roster.
+    Raises `SealError` if the secrets are not those with all others of the roster.
     """
-    pairs.check(me, roster)
+    _require_secrets(pairs, {name for name in roster.names if name != me}, me, roster)
     content_key = entropy.bytes(KEY_BYTES)
     pieces = [_MAGIC, bytes.fromhex(PARAMETERS_DIGEST)]
     for name in roster.names:
@@ -61,8 +65,14 @@ def deal(keys: GroupKeys, pairs: PairSecrets, me: str, roster: Roster, entropy: 
 
 
 def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) -> GroupKeys:
-    """Open a package that `dealer` made for the roster. Raises `SealError` for anything else."""
-    pairs.check(me, roster)
+    """Open a package that `dealer` made for the roster. Raises `SealError` for anything else.
+
+    `pairs`: the pair secrets, or the one secret of the dealer's call.
+    """
+    if roster.circle.sparse:
+        _require_secrets(pairs, {dealer}, me, roster)
+    else:
+        pairs.check(me, roster)
     others = [name for name in roster.names if name != dealer]
     if dealer not in pairs or len(others) == len(roster.names):
         msg = "a key package must come from another member of the roster; ask the coordinator who deals the keys"
@@ -77,6 +87,17 @@ def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) 
     content_key = open_under(wrap, blob[begin : begin + _WRAP], _bound("wrap", roster, dealer, me), "key package")
     plain = open_under(content_key, blob[body:], _bound("keys", roster, dealer, ""), "key package")
     return GroupKeys(plain[: -2 * KEY_BYTES], plain[-2 * KEY_BYTES : -KEY_BYTES], plain[-KEY_BYTES:])
+
+
+def with_call(call: bytes, package: bytes) -> bytes:
+    """Return a package behind the note of its dealer's call. Layout: length of the note (4), note, package."""
+    return len(call).to_bytes(_LENGTH) + call + package
+
+
+def without_call(blob: bytes) -> tuple[bytes, bytes]:
+    """The inverse of `with_call`: the note and the package. Whoever reads the two finds out whether they are right."""
+    end = _LENGTH + int.from_bytes(blob[:_LENGTH])
+    return blob[_LENGTH:end], blob[end:]
 
 
 def seal_note(keys: GroupKeys, label: SumLabel, plain: bytes, entropy: Entropy) -> bytes:
@@ -119,6 +140,12 @@ def content_digest(key: bytes, study: str, round_number: int, held: Sequence[byt
         msg = f"a content's key has {KEY_BYTES} bytes; have the model shared again"
         raise SealError(msg)
     return hmac.digest(key, canonical("content", study, round_number, *held), "sha256").hex()
+
+
+def _require_secrets(pairs: PairSecrets, wanted: set[str], me: str, roster: Roster) -> None:
+    if set(pairs) != wanted or me in pairs or me not in roster.names:
+        msg = "the secrets belong to another roster or dealer; agree on keys again"
+        raise SealError(msg)
 
 
 def _wrap_key(pair: bytes, dealer: str, member: str) -> bytes:

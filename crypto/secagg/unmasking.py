@@ -1,16 +1,17 @@
 """The own masks of an attempt, and how the survivors take masks off a sum if other silos drop out. Silos only.
 
-Guarantees: the roster learns either a silo's own mask key or its attempt key, never both, and only from the shares of
-`threshold` members. Every share, key and pair seed is checked against what its dealer signed before anything was
-uploaded, so a silo that dealt wrongly is named. A note of another attempt, tensor, roster, survivor list or sender is
-refused (Bonawitz et al., CCS 2017; docs/design/sums.md, "Dropouts"). The callers make sure that a silo shares once in
-an attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed that list
+Guarantees: the roster learns either a silo's own mask key or its attempt key, never both, and only from as many shares
+as `circle.Circle.shares` says. Every share, key and pair seed is checked against what its dealer signed before anything
+was uploaded, so a silo that dealt wrongly is named. A note of another attempt, tensor, roster, survivor list or sender
+is refused (Bonawitz et al., CCS 2017; docs/design/sums.md, "Dropouts"). The callers make sure that a silo shares once
+in an attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed that list
 (`SurvivorList.signed_by`). `crypto.secagg.checks` refuses an upload whose masks are not the shared ones.
 
 A pair seed has two owners, who may both drop out, and long-term pair secrets are never shared. Therefore each silo
-deposits its attempt's pair seeds, sealed under the attempt key. Every silo commits (SHA-256 over a label and 32 random
-bytes or more) to everything that it deals. The two commitments to one pair seed are equal, so everybody can compare
-them.
+deposits its attempt's pair seeds, sealed under the attempt key. On a circle (`circle`) a silo shares its secrets among
+its neighbours and itself, and has pair seeds with its neighbours alone; everybody reads the commitments. Every silo
+commits (SHA-256 over a label and 32 random bytes or more) to everything that it deals. The two commitments to one pair
+seed are equal, so everybody can compare them.
 """
 
 from __future__ import annotations
@@ -96,17 +97,17 @@ class ShareBundle:
     digest: bytes = field(repr=False)
     """SHA-256 of the note."""
     shares: Mapping[Spot, bytes] = field(repr=False)
-    """The shares that this silo holds."""
+    """The shares that this silo holds; none if it is neither the owner nor the owner's neighbour."""
     commitments: Mapping[Spot, Mapping[str, bytes]] = field(repr=False)
     """Commitments by holder, each to that holder's share. The empty name has the commitment to the secret."""
     pairs: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    """By tensor and other member: the commitment to the pair seed with that member."""
+    """By tensor and neighbour: the commitment to the pair seed with that neighbour."""
     deposits: Mapping[str, bytes] = field(repr=False)
-    """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
+    """By tensor: the pair seeds with all neighbours in the roster's order, sealed under the attempt key."""
     keys: bytes = field(default=b"", repr=False)
     """Hash of the roster's keys as the owner holds them."""
     words: Mapping[str, Word] = field(default_factory=dict, repr=False)
-    """By member: the owner's own word, and the last that the owner has heard of each other."""
+    """By holder: the owner's own word, and the last that the owner has heard of each other."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +136,18 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     entropy: Entropy,
     words: Mapping[str, Word],
 ) -> bytes:
-    """Make the shares note, which shares an attempt's secrets among all members of the roster, this silo included.
+    """Make the shares note, which shares an attempt's secrets among this silo's neighbours and this silo itself.
 
-    Layout, for k tensors in sorted order and n members in the roster's order: magic (16); the hash of the roster's keys
-    (32); for each member its word (89); for each member the commitment to the key of its sealed shares (32); for each
+    Layout, for k tensors in sorted order and n holders in the roster's order: magic (16); the hash of the roster's keys
+    (32); for each holder its word (89); for each holder the commitment to the key of its sealed shares (32); for each
     tensor and part the commitments to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair
-    seeds (32 each, n - 1); for each member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32
+    seeds (32 each, n - 1); for each holder its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32
     each) sealed; signature (DER). `words` are this silo's own and those that it has heard, by name.
-    Raises `SealError` if the pair secrets are not the roster's or the threshold is above n.
+    Raises `SealError` if the pair secrets are not the roster's or more shares would be needed than there are.
     """
     _require_roster(attempt, roster, pairs, me)
-    names, others = roster.names, [name for name in roster.names if name != me]
+    names, others = roster.circle.holders(me), roster.circle.neighbours(me)
+    needed = roster.circle.shares(threshold)
     tensors = sorted(secrets.own)
     note_keys = {name: _shares_key(pairs, me, name, _bound("shares", attempt, me, name)) for name in names}
     pieces = [MAGIC, commit_keys(attempt, keys.ckks, keys.group, keys.check)]
@@ -156,7 +158,7 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     for tensor in tensors:
         for part in PARTS:
             secret = (secrets.own if part == "own" else secrets.keys)[tensor]
-            dealt = dict(zip(names, split(secret, threshold, len(names), entropy), strict=True))
+            dealt = dict(zip(names, split(secret, needed, len(names), entropy), strict=True))
             committed = {"": secret, **dealt}
             pieces += [_commit(attempt, me, (tensor, part), name, value) for name, value in committed.items()]
             for name, share in dealt.items():
@@ -171,7 +173,7 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
         bound = _bound("deposit", attempt, me, tensor)
         pieces.append(seal_under(derive(secrets.keys[tensor], bound), b"".join(deposited), bound, entropy))
     body = b"".join(pieces)
-    return body + credential.sign(to_sign(attempt, me, tensors, threshold, body))
+    return body + credential.sign(to_sign(attempt, me, tensors, needed, body))
 
 
 def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
@@ -187,29 +189,37 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
 ) -> ShareBundle:
     """Check a member's shares note (this silo's own too) and open the shares in it that are for this silo.
 
-    `roster` must be verified. Raises `RecoveryRefused` without a culprit if the note is malformed or its owner did not
-    sign it for this attempt, and with the owner as culprit if the owner signed shares or pair seeds that are wrong for
-    this silo. Raises `SealError` if the pair secrets are not the roster's, and `CertificateError` if a certificate has
-    expired.
+    A silo that is no holder reads the commitments alone. `roster` must be verified. Raises `RecoveryRefused` without a
+    culprit if the note is malformed or its owner did not sign it for this attempt, and with the owner as culprit if the
+    owner signed shares or pair seeds that are wrong for this silo. Raises `SealError` if the pair secrets are not the
+    roster's, and `CertificateError` if a certificate has expired.
     """
     _require_roster(attempt, roster, pairs, me)
-    entry, ordered = roster.entry(owner), sorted(set(tensors))
-    note = Published.parse(blob, owner, attempt, ordered, roster.names)
-    _require_signed(blob, note, entry, ordered, threshold, trust)
+    entry, ordered, circle = roster.entry(owner), sorted(set(tensors)), roster.circle
+    holders = circle.holders(owner)
+    note = Published.parse(blob, owner, attempt, ordered, holders)
+    _require_signed(blob, note, entry, ordered, circle.shares(threshold), trust)
+    shares = _open_shares(note, me, pairs) if me in holders else {}
+    digest = hashlib.sha256(blob).digest()
+    return ShareBundle(
+        owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words
+    )
+
+
+def _open_shares(note: Published, me: str, pairs: PairSecrets) -> dict[Spot, bytes]:
+    """Return the shares that are for this silo, and check what the owner says of the seeds that it has with it."""
+    attempt, owner = note.attempt, note.owner
     key = _shares_key(pairs, owner, me, _bound("shares", attempt, owner, me))
     if not note.commits_to(me, key):
         msg = f"{owner!r} committed to another key than that of this silo's shares; ask both why"
         raise RecoveryRefused(msg, owner)
     shares = note.opened(me, key)
     if owner != me:
-        seeds = {tensor: pair_seed(pairs[owner], attempt, tensor) for tensor in ordered}
+        seeds = {tensor: pair_seed(pairs[owner], attempt, tensor) for tensor in note.pairs}
         if any(note.pairs[tensor][me] != _commit_pair(attempt, tensor, seed) for tensor, seed in seeds.items()):
             msg = f"{owner!r} committed to another seed than the one that it shares with this silo; ask both why"
             raise RecoveryRefused(msg, owner)
-    digest = hashlib.sha256(blob).digest()
-    return ShareBundle(
-        owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words
-    )
+    return shares
 
 
 def examine(  # noqa: PLR0917  # a complaint, and what it is about
@@ -221,9 +231,10 @@ def examine(  # noqa: PLR0917  # a complaint, and what it is about
     is malformed, or if its owner did not sign it for the complaint's attempt: then this is not the owner's note.
     """
     attempt, ordered = complaint.attempt, sorted(set(tensors))
-    note = Published.parse(blob, complaint.owner, attempt, ordered, roster.names)
-    _require_signed(blob, note, roster.entry(complaint.owner), ordered, threshold, trust)
-    return complaint.liar(blob, ordered, roster.names)
+    entry, holders = roster.entry(complaint.owner), roster.circle.holders(complaint.owner)
+    note = Published.parse(blob, complaint.owner, attempt, ordered, holders)
+    _require_signed(blob, note, entry, ordered, roster.circle.shares(threshold), trust)
+    return complaint.liar(blob, ordered, holders)
 
 
 def _require_signed(  # noqa: PLR0917  # a note, and what it is a note of
@@ -277,14 +288,15 @@ def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
     """Reveal this silo's share of each survivor's own mask key, and of each other participant's attempt key.
 
     The reveal is sealed to the roster for this list, this sender and these shares notes. It holds one share (33) for
-    each participant in sorted order, this silo's `word` (89) and the signature (DER). Raises
-    `RecoveryRefused` if survivors, participants and bundles do not fit each other, or if this silo is no survivor.
+    each participant whose shares this silo holds, in sorted order, this silo's `word` (89) and the signature (DER).
+    Raises `RecoveryRefused` if survivors, participants and bundles do not fit each other, or if this silo is no
+    survivor.
     """
     held = _held(bundles, survivors, participants)
     if me not in survivors.names:
         msg = "this silo's upload is not in the sum, so it reveals nothing; wait for the next round"
         raise RecoveryRefused(msg)
-    shares = [bundle.shares[_spot(bundle, survivors)] for bundle in held]
+    shares = [bundle.shares[spot] for bundle in held if (spot := _spot(bundle, survivors)) in bundle.shares]
     context = _reveal_context(survivors, me)
     pieces = [*shares, word.to_bytes()]
     plain = b"".join([*pieces, credential.sign(_reveal_message(context, pieces))])
@@ -314,7 +326,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
       deposit does not hold the seeds that it committed to.
     """
     held = _held(bundles, survivors, participants)
-    revealed: dict[int, list[bytes]] = {}
+    revealed: dict[str, dict[str, bytes]] = {}
     ignored = []
     for sender, blob in sorted(blobs.items()):
         try:
@@ -322,7 +334,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
         except CryptoError:
             ignored.append(sender)
         else:
-            revealed[roster.names.index(sender) + 1] = shares
+            revealed[sender] = shares
     if len(revealed) < threshold:
         msg = (
             f"{len(revealed)} of the {threshold} reveals that the sum needs can be used (ignored:"
@@ -331,13 +343,15 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
         raise RecoveryRefused(msg, next((name for name in ignored if name in answerable), ""))
     own: dict[str, bytes] = {}
     dropped: dict[str, dict[str, bytes]] = {}
-    for at, bundle in enumerate(held):
-        secret = _combine(bundle, survivors, {holder: given[at] for holder, given in revealed.items()}, threshold)
+    needed = roster.circle.shares(threshold)
+    for bundle in held:
+        given = {sender: shares[bundle.owner] for sender, shares in revealed.items() if bundle.owner in shares}
+        secret = _combine(bundle, survivors, given, needed)
         if bundle.owner in survivors.names:
             own[bundle.owner] = secret
         else:
-            seeds = _withdraw(bundle, survivors, secret, roster)
-            dropped[bundle.owner] = {name: seeds[name] for name in survivors.names}
+            seeds = _withdraw(bundle, survivors, secret)
+            dropped[bundle.owner] = {name: seeds[name] for name in survivors.names if name in seeds}
             _compare_pairs(bundle, bundles, survivors)
     return Recovered(Unmasking(own, dropped, keys.group), tuple(ignored))
 
@@ -398,31 +412,39 @@ def _open_reveal(
     roster: Roster,
     keys: GroupKeys,
     trust: Trust,
-) -> tuple[list[bytes], Word]:
-    """Return a share for each bundle, and the sender's word.
+) -> tuple[dict[str, bytes], Word]:
+    """Return the sender's share of each bundle of which it holds any, by owner, and the sender's word.
 
     Raises `CryptoError` if the note is wrong or its sender no survivor.
     """
     entry, context = roster.entry(sender), _reveal_context(survivors, sender)
-    end = SHARE_BYTES * len(held) + WORD_BYTES
+    of_sender = [bundle for bundle in held if sender in bundle.commitments[_spot(bundle, survivors)]]
+    end = SHARE_BYTES * len(of_sender) + WORD_BYTES
     plain = open_under(derive(keys.group, context), blob, context, "reveal")
     if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
         msg = f"the reveal of {sender!r} has a wrong length, or the silo is no survivor; its shares cannot be used"
         raise RecoveryRefused(msg)
     pieces = Pieces(plain, 0)
-    shares, (word,) = pieces.take(SHARE_BYTES, len(held)), pieces.take(WORD_BYTES, 1)
+    shares, (word,) = pieces.take(SHARE_BYTES, len(of_sender)), pieces.take(WORD_BYTES, 1)
     entry.verify(trust, _reveal_message(context, [*shares, word]), plain[end:])
-    for bundle, share in zip(held, shares, strict=True):
+    for bundle, share in zip(of_sender, shares, strict=True):
         if not _fits(bundle, _spot(bundle, survivors), sender, share):
             msg = f"{sender!r} revealed another share than {bundle.owner!r} dealt; its shares cannot be used"
             raise RecoveryRefused(msg, sender)
-    return shares, Word.from_bytes(word)
+    owners = (bundle.owner for bundle in of_sender)
+    return dict(zip(owners, shares, strict=True)), Word.from_bytes(word)
 
 
-def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Return the owner's secret. Every share fits its commitment, so a failure is the dealer's fault."""
+def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[str, bytes], needed: int) -> bytes:
+    """Return the owner's secret from its holders' shares.
+
+    Every share fits its commitment, and enough are there (docs/design/sums.md, "The circle"), so a failure is the
+    dealer's fault.
+    """
+    # The commitments stand in the holders' order, behind the one to the secret, and the first holder has the number 1.
+    numbers = {holder: number for number, holder in enumerate(bundle.commitments[_spot(bundle, survivors)])}
     try:
-        secret = combine(shares, threshold)
+        secret = combine({numbers[holder]: share for holder, share in shares.items()}, needed)
     except SealError:
         secret = b""
     if not _fits(bundle, _spot(bundle, survivors), "", secret):
@@ -431,7 +453,7 @@ def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[int, 
     return secret
 
 
-def _withdraw(bundle: ShareBundle, survivors: SurvivorList, key: bytes, roster: Roster) -> dict[str, bytes]:
+def _withdraw(bundle: ShareBundle, survivors: SurvivorList, key: bytes) -> dict[str, bytes]:
     """Open a dropped silo's deposit and check it against its commitments."""
     owner, tensor = bundle.owner, survivors.tensor
     bound = _bound("deposit", bundle.attempt, owner, tensor)
@@ -439,7 +461,7 @@ def _withdraw(bundle: ShareBundle, survivors: SurvivorList, key: bytes, roster: 
         plain = open_under(derive(key, bound), bundle.deposits[tensor], bound, "deposit")
     except SealError:
         plain = b""
-    others = [name for name in roster.names if name != owner]
+    others = list(bundle.pairs[tensor])
     seeds = dict(zip(others, Pieces(plain, 0).take(KEY_BYTES, len(others)), strict=True))
     if any(_commit_pair(bundle.attempt, tensor, seeds[name]) != bundle.pairs[tensor][name] for name in others):
         msg = f"{owner!r} deposited other pair seeds than it committed to; begin a new attempt without {owner!r}"
@@ -453,7 +475,7 @@ def _compare_pairs(bundle: ShareBundle, bundles: Mapping[str, ShareBundle], surv
     A survivor has seen the other's note before it uploaded, and an honest one would not have.
     """
     gone, tensor = bundle.owner, survivors.tensor
-    for name in survivors.names:
+    for name in sorted(set(survivors.names) & set(bundle.pairs[tensor])):
         if bundle.pairs[tensor][name] != bundles[name].pairs[tensor][gone]:
             msg = f"{gone!r} and {name!r} committed to different seeds, and {name!r} uploaded nevertheless"
             raise RecoveryRefused(msg, name)
@@ -462,8 +484,8 @@ def _compare_pairs(bundle: ShareBundle, bundles: Mapping[str, ShareBundle], surv
 def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> bytes:
     """Derive the key between dealer and holder.
 
-    A dealer keeps its own shares under all its pair secrets at once. Only all other silos together know all of these,
-    and a sum hides nothing from all other silos together anyway.
+    A dealer keeps its own shares under all its pair secrets at once. Only all its neighbours together know all of
+    these. On a circle they are more than may be hostile, and else a sum hides nothing from all others together anyway.
     """
     other = {owner, holder} & set(pairs)
     return derive(b"".join(pairs[name] for name in sorted(other or set(pairs))), bound)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from crypto.secagg.circle import reach_of
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.sealing import Sealer
@@ -86,7 +87,7 @@ class Attempt:
     @property
     def membership(self) -> Membership:
         """This silo's membership in the roster. The roster is verified when the attempt first uses it."""
-        return self.running.session.within(self.work.roster, self.place)
+        return self.running.session.within(self.work.roster, self.place, reach=self.reach)
 
     # --- who ------------------------------------------------------------------------------------------------------
     @property
@@ -129,6 +130,14 @@ class Attempt:
         """
         study = self.study
         return threshold(len(study.silos), study.privacy.colluders, study.min_silos)
+
+    @property
+    def reach(self) -> int:
+        """How many neighbours a silo has on either side in a large roster. The study alone fixes it.
+
+        Raises what `threshold` raises.
+        """
+        return reach_of(len(self.study.silos), self.study.privacy.colluders, self.threshold)
 
     @property
     def void(self) -> VoidPromise:

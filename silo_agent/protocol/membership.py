@@ -21,7 +21,7 @@ from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
-from crypto.secagg.packages import GroupKeys, deal, take
+from crypto.secagg.packages import GroupKeys, deal, take, with_call, without_call
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
@@ -60,9 +60,13 @@ class Membership:
         credential: Credential,
         entropy: Entropy,
         store: KeyStore,
+        reach: int = 0,
     ) -> None:
-        """`own` is this silo as it offered itself; `members` are the roster's members as the coordinator gives them."""
-        self.own, self.members, self.me = own, members, own.silo
+        """`own` is this silo as it offered itself; `members` are the roster's members as the coordinator gives them.
+
+        `reach` is the study's (`crypto.secagg.circle`).
+        """
+        self.own, self.members, self.me, self.reach = own, members, own.silo, reach
         self._study, self._credential, self._entropy, self._store = study, credential, entropy, store
         self._sealer: tuple[list[str], Sealer] | None = None
         self.begin()
@@ -89,6 +93,7 @@ class Membership:
         roster = Roster(
             self._study,
             tuple(RosterEntry(m.silo, m.certificate_pem, m.public_key, m.kem_key, m.signature) for m in self.members),
+            self.reach,
         )
         roster.verify(self._trust)
         return roster
@@ -104,7 +109,7 @@ class Membership:
         return met.greeting
 
     def meet(self, greetings: Mapping[str, bytes]) -> None:
-        """Agree on a secret with every member, from their greetings. Raises `CryptoError`."""
+        """Agree on a secret with every neighbour, from their greetings. Raises `CryptoError`."""
         self._sealer = None
         met = self._require_met()
         pairs = self._store.ephemeral.meet(self.roster, self.me, met.secrets, greetings, self._trust)
@@ -120,7 +125,7 @@ class Membership:
                 group=self._entropy.bytes(KEY_BYTES),
                 check=self._entropy.bytes(KEY_BYTES),
             )
-            package = deal(keys, self._pairs(), self.me, self.roster, self._entropy)
+            package = self._package(keys)
             dealt = RosterKeys(self.roster.digest, keys.ckks, keys.group, keys.check, place, package, self.me)
             self._store.dealt(dealt)
         return dealt.package
@@ -132,6 +137,9 @@ class Membership:
         """
         if dealer != self.me:
             pairs = self._pairs()
+            if self.roster.circle.sparse:
+                note, package = without_call(package)
+                pairs = self._store.ephemeral.answer(self.roster, self.me, dealer, note, self._trust)
             try:
                 keys = take(package, pairs, self.me, dealer, self.roster)
             except SealError as fault:
@@ -220,7 +228,7 @@ class Membership:
             msg = "the secrets of this attempt are gone; begin a new attempt"
             raise SealError(msg)
         own = AttemptSecrets.from_bytes(shared.secrets).own[tensor]
-        seeds = {name: pair_seed(pairs[name], attempt, tensor) for name in participants if name != self.me}
+        seeds = {name: pair_seed(pairs[name], attempt, tensor) for name in participants if name in pairs}
         return Masks(self.me, own, seeds, self.keys.group)
 
     def reveal(
@@ -289,6 +297,14 @@ class Membership:
         return holding.signed_by(others, certificates, {one.silo: one.signature for one in vouches}, self._trust)
 
     # --- inside ---------------------------------------------------------------------------------------------------
+    def _package(self, keys: GroupKeys) -> bytes:
+        """Seal the roster's keys to its members. Who is not everybody's neighbour calls the others first."""
+        pairs = self._pairs()
+        if not self.roster.circle.sparse:
+            return deal(keys, pairs, self.me, self.roster, self._entropy)
+        call = self._store.ephemeral.call(self.roster, self.me, self._trust)
+        return with_call(call.note, deal(keys, call.secrets, self.me, self.roster, self._entropy))
+
     def _require_met(self) -> Met:
         met = self._store.stored.met
         if met is None or met.roster != self.roster.digest:

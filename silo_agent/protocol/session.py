@@ -110,24 +110,27 @@ class Session:
         offer = self._offer
         return Member(self.me, self._credential.certificate_pem, offer.public, offer.kem, offer.signature)
 
-    def within(self, members: tuple[Member, ...], place: Place | None = None) -> Membership:
+    def within(self, members: tuple[Member, ...], place: Place | None = None, *, reach: int = 0) -> Membership:
         """This silo in the roster of these members: the same object for the same members.
 
         `place` is the attempt; without it, it is that of the last call. Another attempt judges the roster anew.
+        `reach` is the study's (`crypto.secagg.circle`); with 0 everybody is everybody's neighbour.
         """
-        if self._membership is None or self._membership.members != members:
-            self._membership = Membership(
+        made = self._membership
+        if made is None or (made.members, made.reach) != (members, reach):
+            made = self._membership = Membership(
                 self._study,
                 self.member,
                 members,
                 credential=self._credential,
                 entropy=self._entropy,
                 store=self._store,
+                reach=reach,
             )
         elif place not in (None, self._began):
-            self._membership.begin()
+            made.begin()
         self._began = place or self._began
-        return self._membership
+        return made
 
     def stated(self, spoilt: SpoiltStatement, handed: Spoilt) -> tuple[str, ...]:
         """The listed silos that have signed exactly this statement, by their certificates as of now."""

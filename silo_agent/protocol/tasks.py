@@ -472,7 +472,7 @@ class Tasks:
             tensors, needed = attempt.tensors, attempt.threshold
             notes = self._mail.shares(attempt.place, attempt.participants)
             bundles = attempt.membership.read_shares(attempt.place, tensors, needed, notes)
-            self._require_newest(attempt, {owner: bundle.words[attempt.me] for owner, bundle in bundles.items()})
+            self._require_newest(attempt, _shown_to(attempt.me, bundles))
             self._hear(attempt, {owner: bundle.words[owner] for owner, bundle in bundles.items()})
             attempt.bundles = bundles
         return attempt.bundles
@@ -506,6 +506,11 @@ class Tasks:
                 log.error("older than what a peer last saw", silo=name, seen=word.said, own=own.said, mend=_NEWER)
                 self._state.anchored.shown(attempt.place, name, word.said)
             log.warning("a peer states more of this silo than it shows; that is disregarded", silo=name)
+
+
+def _shown_to(silo: str, bundles: Mapping[str, ShareBundle]) -> dict[str, Word]:
+    """Return what each note says of a silo. On a circle only the notes of its neighbours say anything."""
+    return {owner: bundle.words[silo] for owner, bundle in bundles.items() if silo in bundle.words}
 
 
 def _require_sizes(attempt: Attempt) -> None:

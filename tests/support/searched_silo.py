@@ -163,7 +163,7 @@ class _Session(Session):
         self._study, self.me, self._credential = study, me, _CREDENTIAL
         self._kept: dict[tuple[Member, ...], Membership] = {}
 
-    def within(self, members: tuple[Member, ...], place: Place | None = None) -> Membership:
+    def within(self, members: tuple[Member, ...], place: Place | None = None, *, reach: int = 0) -> Membership:
         if members not in self._kept:
             own = members[0]
             made = _Membership(self._study, own, members, credential=_CREDENTIAL, entropy=None, store=None)  # type: ignore[arg-type]

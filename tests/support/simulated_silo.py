@@ -360,8 +360,8 @@ class WitnessedSession(Session):
         session.silo = silo
         return session
 
-    def within(self, members: tuple[Member, ...], place: Place | None = None) -> Membership:
-        membership = super().within(members, place)
+    def within(self, members: tuple[Member, ...], place: Place | None = None, *, reach: int = 0) -> Membership:
+        membership = super().within(members, place, reach=reach)
         membership.__class__ = WitnessedMembership
         membership.silo = self.silo  # type: ignore[attr-defined]  # the line above gives it one
         return membership
@@ -375,7 +375,7 @@ class WitnessedMembership(Membership):
     def share(
         self, place: Place, tensors: Sequence[str], threshold: int, words: Callable[[], Mapping[str, Word]]
     ) -> bytes:
-        note, names = super().share(place, tensors, threshold, words), self.roster.names
+        note, names = super().share(place, tensors, threshold, words), self.roster.circle.holders(self.me)
         read = Published.parse(note, self.me, self.attempt(place), tensors, names)
         boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
         if boxes != read.sealed and place not in self.silo.dealt:

@@ -125,11 +125,11 @@ def bend_shares(plan: MemberPlan) -> None:
         note, attempt = share(own, place, tensors, threshold, words), own.attempt(place)
         if plan.act(place).name != "deals wrongly":
             return note
-        read = Published.parse(note, own.me, attempt, tensors, own.roster.names)
+        read = Published.parse(note, own.me, attempt, tensors, own.roster.circle.holders(own.me))
         box = read.sealed[_victim(own)]
         body = note[: read.signed].replace(box, box[:-1] + bytes([box[-1] ^ 1]))
         if place not in signed:  # a signature is another one each time, and one attempt has one note
-            message = to_sign(attempt, own.me, sorted(tensors), threshold, body)
+            message = to_sign(attempt, own.me, sorted(tensors), own.roster.circle.shares(threshold), body)
             signed[place] = own._credential.sign(message)  # noqa: SLF001  # as its own agent signs
         return body + signed[place]
 
@@ -146,7 +146,7 @@ def bend_shares(plan: MemberPlan) -> None:
 
 
 def _victim(own: Membership) -> str:
-    return next(name for name in own.roster.names if name != own.me)
+    return own.roster.circle.neighbours(own.me)[0]
 
 
 def _put(kind: type, **methods: Any) -> None:

@@ -1,5 +1,7 @@
 """The public part of a shares note, and who lied where a silo complains about one. It needs no secret.
 
+The holders are those of the owner's shares (`circle`): the whole roster, or the owner's neighbours and the owner.
+
 Guarantees: a note's owner signs, for every holder, a commitment to the key under which it sealed that holder's shares,
 and commitments to the shares. So a holder whose shares are wrong can publish that one key, and everybody sees who
 lied: the owner, if the key is the committed one and does not open shares that fit; else the holder. The key is derived
@@ -35,16 +37,16 @@ MAX_SIGNATURE: Final = 72
 _HASH = 32
 
 
-def _sealed_bytes(tensors: int, members: int) -> tuple[int, int]:
+def _sealed_bytes(tensors: int, holders: int) -> tuple[int, int]:
     """How many bytes a holder's sealed shares have, and a tensor's sealed deposit."""
-    return len(PARTS) * SHARE_BYTES * tensors + SEAL_BYTES, KEY_BYTES * (members - 1) + SEAL_BYTES
+    return len(PARTS) * SHARE_BYTES * tensors + SEAL_BYTES, KEY_BYTES * (holders - 1) + SEAL_BYTES
 
 
-def body_bytes(tensors: int, members: int) -> int:
-    """Return how many bytes a note of so many tensors and members has without its signature."""
-    shares, deposit = _sealed_bytes(tensors, members)
-    end = len(MAGIC) + _HASH + (WORD_BYTES + _HASH + shares) * members
-    return end + tensors * (len(PARTS) * _HASH * (1 + members) + _HASH * (members - 1) + deposit)
+def body_bytes(tensors: int, holders: int) -> int:
+    """Return how many bytes a note of so many tensors and holders has without its signature."""
+    shares, deposit = _sealed_bytes(tensors, holders)
+    end = len(MAGIC) + _HASH + (WORD_BYTES + _HASH + shares) * holders
+    return end + tensors * (len(PARTS) * _HASH * (1 + holders) + _HASH * (holders - 1) + deposit)
 
 
 @dataclass(frozen=True)
@@ -56,23 +58,26 @@ class Published:
     keys: bytes
     """Hash of the roster's keys as the owner holds them (`commit_keys`)."""
     words: Mapping[str, Word]
-    """By member: the owner's own word, and the last that the owner has heard of each other."""
+    """By holder: the owner's own word, and the last that the owner has heard of each other."""
     note_keys: Mapping[str, bytes]
     """By holder: the commitment to the key under which its shares are sealed."""
     commitments: Mapping[Spot, Mapping[str, bytes]]
     """Commitments by holder, each to that holder's share. The empty name has the commitment to the secret."""
     pairs: Mapping[str, Mapping[str, bytes]]
-    """By tensor and other member: the commitment to the pair seed with that member."""
+    """By tensor and neighbour: the commitment to the pair seed with that neighbour."""
     sealed: Mapping[str, bytes] = field(repr=False)
     """By holder: its shares, sealed."""
     deposits: Mapping[str, bytes] = field(repr=False)
-    """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
+    """By tensor: the pair seeds with all neighbours in the roster's order, sealed under the attempt key."""
     signed: int
     """How many bytes of the note are signed. The signature follows."""
 
     @classmethod
     def parse(cls, blob: bytes, owner: str, attempt: AttemptRef, tensors: Iterable[str], names: Sequence[str]) -> Self:
-        """Cut a note of a roster of these names. Raises `RecoveryRefused` if it is malformed."""
+        """Cut a note whose holders have these names, in the roster's order.
+
+        Raises `RecoveryRefused` if it is malformed.
+        """
         ordered, others = sorted(set(tensors)), [name for name in names if name != owner]
         shares, deposit = _sealed_bytes(len(ordered), len(names))
         end = body_bytes(len(ordered), len(names))
@@ -121,8 +126,9 @@ class Published:
         return shares
 
     def commits_to(self, holder: str, key: bytes) -> bool:
-        """Whether the owner has committed to this key for the holder's note."""
-        return hmac.compare_digest(self.note_keys[holder], commit_note_key(self.attempt, self.owner, holder, key))
+        """Whether the owner has committed to this key for the holder's note. It has to none for who is no holder."""
+        committed = self.note_keys.get(holder, b"")
+        return hmac.compare_digest(committed, commit_note_key(self.attempt, self.owner, holder, key))
 
 
 def to_sign(attempt: AttemptRef, owner: str, tensors: Iterable[str], threshold: int, body: bytes) -> bytes:
@@ -133,7 +139,9 @@ def to_sign(attempt: AttemptRef, owner: str, tensors: Iterable[str], threshold: 
 def signed(  # noqa: PLR0917  # a note, and what it is a note of
     blob: bytes, owner: str, attempt: AttemptRef, tensors: Sequence[str], names: Sequence[str], threshold: int
 ) -> tuple[bytes, bytes]:
-    """Return what the owner of this note has to have signed, and its signature. `names`: the roster's, in order.
+    """Return what the owner of this note has to have signed, and its signature.
+
+    `names`: the holders', in order. `threshold`: how many shares give a secret.
 
     Whoever relays notes checks it, so that no reader has to say of another what only the two of them have seen. Raises
     `RecoveryRefused` if the note is malformed.
@@ -145,7 +153,10 @@ def signed(  # noqa: PLR0917  # a note, and what it is a note of
 def liar(  # noqa: PLR0917  # a note, and what it is a note of
     blob: bytes, owner: str, holder: str, key: bytes, attempt: AttemptRef, tensors: Iterable[str], names: Sequence[str]
 ) -> str:
-    """Return who lied, the owner of a note that its owner has signed or the holder that complains about it."""
+    """Return who lied, the owner of a note that its owner has signed or the silo that complains about its shares in it.
+
+    `names`: the holders', in order. Who holds none of the shares has no reason to complain.
+    """
     try:
         published = Published.parse(blob, owner, attempt, tensors, names)
         if published.commits_to(holder, key):

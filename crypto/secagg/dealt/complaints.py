@@ -49,5 +49,5 @@ class ShareComplaint:
         return canonical("complaint", self.attempt.canonical(), self.owner, self.holder, self.key)
 
     def liar(self, note: bytes, tensors: Iterable[str], names: Sequence[str]) -> str:
-        """Return who lied, the owner or the holder. `names`: the roster's, in order."""
+        """Return who lied, the owner or the silo that complains. `names`: who holds the owner's shares, in order."""
         return liar(note, self.owner, self.holder, self.key, self.attempt, tensors, names)

@@ -17,11 +17,12 @@ from crypto.errors import CertificateError, RosterRefused, SealError, SignatureR
 from crypto.pki.certificates import Trust
 from crypto.secagg import agreement
 from crypto.secagg.agreement import (
+    _GREETING,
     EphemeralKey,
     PairSecrets,
     Roster,
     RosterEntry,
-    _greeting_message,
+    _message,
     _offer_message,
 )
 
@@ -209,7 +210,7 @@ def test_a_missing_or_foreign_greeting_is_refused_by_name(silos, gather, hall):
     elsewhere = keys["north"].greet(other, "north").note
     with pytest.raises(RosterRefused, match="greeting of 'north'"):
         keys["west"].meet(roster, "west", own, {**notes, "north": elsewhere})
-    signature = silos["west"].sign(_greeting_message(roster, "south", [notes["south"][HEAD : HEAD + CIPHERTEXT]]))
+    signature = silos["west"].sign(_message(_GREETING, roster, "south", [notes["south"][HEAD : HEAD + CIPHERTEXT]]))
     with pytest.raises(SignatureRefused, match="greeting of 'south' was not signed by that silo"):
         keys["west"].meet(roster, "west", own, {**notes, "south": notes["south"][: HEAD + CIPHERTEXT] + signature})
     again, second = gather(silos)

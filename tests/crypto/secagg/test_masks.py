@@ -222,10 +222,11 @@ def test_masks_are_whole(change):
         {"own": {"ash": b"s" * 32, "elm": b"short"}},
         {"group": b"short"},
         {"dropped": {"elm": {"ash": b"s" * 32, "elm": b"s" * 32}}},
-        {"dropped": {"oak": {"ash": b"s" * 32}}},
+        {"dropped": {"oak": {}}},
+        {"dropped": {"oak": {"yew": b"s" * 32}}},
         {"dropped": {"oak": {"ash": b"s" * 32, "elm": b"short"}}},
     ],
-    ids=["one survivor", "own", "group", "both", "not with all", "pair"],
+    ids=["one survivor", "own", "group", "both", "with nobody", "with no survivor", "pair"],
 )
 def test_an_unmasking_is_whole(change):
     with pytest.raises(SealError, match="a sum opens only with"):
