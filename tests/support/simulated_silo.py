@@ -398,9 +398,9 @@ class WitnessedMembership(Membership):
         held = _held(bundles, survivors, participants)
         shares, _ = _open_reveal(note, self.me, held, survivors, roster=self.roster, keys=self.keys, trust=self._trust)
         parts = {}
-        for bundle, share in zip(held, shares, strict=True):
-            (part,) = (part for (tensor, part), mine in bundle.shares.items() if mine == share)
-            parts[bundle.owner] = part
+        owned = {bundle.owner: bundle for bundle in held}
+        for owner, share in shares.items():
+            (parts[owner],) = (part for (tensor, part), mine in owned[owner].shares.items() if mine == share)
         place = self.silo.work.place
         assert place is not None
         self.silo.witness.reveals(self.me, place, survivors.tensor, parts)
