@@ -1,10 +1,11 @@
-"""Credentials for ten silos, enrolled once, and names of folders."""
+"""Credentials for ten silos, enrolled once, names of folders, and circles of as few silos as can be sparse."""
 
 import itertools
 
 import pytest
 import structlog
 
+from crypto.secagg import circle
 from support.certificates import load, make_authority
 from support.simulated_federation import enrolled
 
@@ -12,6 +13,14 @@ from support.simulated_federation import enrolled
 @pytest.fixture(autouse=True)
 def _default_logging():
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _small_circles():
+    """Elsewhere a circle is sparse above 64 silos; here it is wherever few may be missing of five or more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(circle, "ALL_UP_TO", 4)
+        yield
 
 
 @pytest.fixture(scope="session")

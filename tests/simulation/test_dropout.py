@@ -36,10 +36,12 @@ class Step:
     tensor: Tensor | None = None
     fate: Fate | tuple[Fate, Fate, Fate] = "lost"
     sealing: str = "ring32"
+    lost: tuple[str, ...] = LOST
 
     @property
     def fates(self) -> dict[str, Fate]:
-        return dict(zip(LOST, (self.fate,) * 3 if isinstance(self.fate, str) else self.fate, strict=True))
+        fates = (self.fate,) * len(self.lost) if isinstance(self.fate, str) else self.fate
+        return dict(zip(self.lost, fates, strict=True))
 
     def __str__(self):
         return f"{self.name} ({self.tensor}, {self.sealing})" if self.tensor else self.name
@@ -135,7 +137,8 @@ def lose(federation, step):
             here = asked is not None and (asked.task, asked.tensor) == (step.task, step.tensor)
             first = here and asked.place.attempt == 1 and silo.up
             if first and step.task in ALONE and all(silos[other].up for other in fates):
-                fates = {name: step.fate, **dict.fromkeys([other for other in LOST if other != name][:2], step.fate)}
+                others = [other for other in step.lost if other != name][: len(fates) - 1]
+                fates = {name: step.fate, **dict.fromkeys(others, step.fate)}
                 for other in fates:
                     if other != name:
                         silos[other].die()
@@ -192,6 +195,30 @@ def test_three_of_ten_lost_in_the_sums_cost_neither_the_attempt_nor_a_second_upl
     go_on(federation, lost, step)
     assert {place.attempt for _, place, _ in witness.uploads} == {1}
     assert not witness.repeated(), "nobody sends anything twice"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [*KEYS, *(step for step in SUMS if isinstance(step.fate, str))], ids=str)
+def test_on_a_circle_one_of_ten_is_lost_at_every_step_and_comes_back(quick_folder, credentials, step):
+    """A silo has six neighbours, deals to them, and is unmasked by them; three others it has nothing to do with."""
+    step = replace(step, lost=("larch",))
+    study = simulated_study(NAMES, 9, step.sealing)
+    with SimulatedFederation(quick_folder, study, credentials) as federation:
+        witness = federation.witness
+        federation.run(step.round - 1)
+        (lost,) = lose(federation, step)
+        again = step in [replace(one, lost=step.lost) for one in KEYS]
+        for tensor in federation.coordinator.progress.script.tensors[step.round]:
+            present = set(NAMES) - {lost} if again else in_the_sum(step, tensor, [lost])
+            assert set(exact(federation, step.round, tensor)) == present
+        dealt = {len(holders.own | holders.key) for holders in witness.revealed.values()}
+        assert max(dealt) == 7, "who reveals a silo's shares"
+        federation.silos[lost].restart()
+        federation.run(step.round + 1)
+        for tensor in federation.coordinator.progress.script.tensors[step.round + 1]:
+            assert set(exact(federation, step.round + 1, tensor)) == set(NAMES)
+        witness.check()
+        assert not witness.repeated(), "nobody sends anything twice"
 
 
 @pytest.mark.parametrize("step", KEYS, ids=str)

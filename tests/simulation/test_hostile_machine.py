@@ -30,10 +30,18 @@ EXAMPLES, RULES = 60, 10
 ATTEMPTS = 100
 """More than any run needs; the machine ends a study that a hostile silo keeps from its end."""
 STEPS, WAITS = 3000, 10
-SHAPES = tuple(
-    (silos, colluders, mode) for silos in (4, 5, 6, 7, 8) for colluders in (1, 2) for mode in ("local", "distributed")
+SHAPES = (
+    *(
+        (silos, colluders, mode, silos)
+        for silos in (4, 5, 6, 7, 8)
+        for colluders in (1, 2)
+        for mode in ("local", "distributed")
+    ),
+    (8, 1, "local", 1),
+    (8, 1, "distributed", 1),
 )
-"""Silos, colluders, noise."""
+"""Silos, colluders, noise, and how many may be missing at most. Of the last two, a silo has not all others as
+neighbours."""
 
 shapes_and_guilty = st.sampled_from(SHAPES).flatmap(
     lambda shape: st.tuples(
@@ -298,8 +306,9 @@ def federations(quick_folders, credentials, hub):
     """Gives federations of a shape, before their first round."""
 
     def fresh(shape):
-        silos, colluders, mode = shape
-        least, privacy = quorum.least(silos, colluders), {"mode": mode, "colluders": colluders}
+        silos, colluders, mode, missing = shape
+        least = max(quorum.least(silos, colluders), silos - missing)
+        privacy = {"mode": mode, "colluders": colluders}
         study = simulated_study(NAMES[:silos], least, "ring32", privacy=privacy, max_attempts=ATTEMPTS)
         coordinator = SimulatedCoordinator(study, ATTEMPTS)
         return SimulatedFederation(quick_folders(), study, credentials, coordinator=coordinator, hub=hub)

@@ -25,7 +25,7 @@ from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 
 STEPS = 1000
-ALDER, BIRCH, CEDAR, ELM, FIR = NAMES[:5]
+ALDER, BIRCH, CEDAR, ELM, FIR, _, LARCH = NAMES[:7]
 
 
 @dataclass
@@ -64,8 +64,9 @@ class Run:
 def among(quick_folder, credentials, hub):
     """Gives a study with guilty members; `ledgers` says whether the silos have the real gate."""
 
-    def of(silos, colluders, guilty, *, mode="local", ledgers=False, sealing="ring32"):
-        least, privacy = quorum.least(silos, colluders), {"mode": mode, "colluders": colluders}
+    def of(silos, colluders, guilty, *, mode="local", ledgers=False, sealing="ring32", missing=10):
+        least = max(quorum.least(silos, colluders), silos - missing)
+        privacy = {"mode": mode, "colluders": colluders}
         study = simulated_study(NAMES[:silos], least, sealing, privacy=privacy)
         # A real gate refuses more attempts than the study allows. Without it the runs may last longer.
         coordinator = SimulatedCoordinator(study, study.max_attempts if ledgers else 50)
@@ -209,6 +210,39 @@ def test_who_deals_wrong_shares_is_named_by_the_key_of_that_note_and_not_its_vic
     assert not any(
         place.round == 0 and place.attempt == 1 for _, place, slot in run.federation.witness.uploads if slot == "counts"
     )
+
+
+def test_on_a_circle_who_deals_wrong_shares_is_named(among):
+    run = among(8, 1, [ALDER], missing=1)
+    run.federation.silos[ALDER].deals = lambda name, box: box[:-1] + bytes([box[-1] ^ 1]) if name == LARCH else box
+    progress = run.to_its_end()
+    assert progress.life is Life.FINISHED, progress.why
+    (left,) = [one for one in progress.silos if one.why]
+    assert left.name == ALDER
+    assert "alder has dealt wrong shares to larch, as the key of its note shows to everybody" in left.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_on_a_circle_who_accuses_a_silo_whose_shares_it_does_not_hold_is_named(among, mode):
+    """Of eight silos, alder and fir are no neighbours."""
+    run = among(8, 1, [ALDER], missing=1, mode=mode)
+    asked = RecoveryRefused("fir sealed its shares for this silo wrongly", FIR, bytes(32))
+    run.federation.silos[ALDER].accuses = lambda membership, _: asked if membership.roster.circle.sparse else None
+    progress = run.to_its_end()
+    assert progress.life is Life.FINISHED, progress.why
+    assert {one.name for one in progress.silos if one.why} == {ALDER}
+    assert progress.spoilt == ((ALDER,),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_on_a_circle_a_spoilt_round_is_made_anew_without_a_suspect(among, mode):
+    run = spoil(among(8, 1, [BIRCH], mode=mode, ledgers=True, missing=1))
+    progress = run.to_its_end()
+    assert progress.life in {Life.FINISHED, Life.ENDED}, progress.why
+    assert progress.life is Life.FINISHED or BIRCH in progress.why
+    assert progress.spoilt[0] == NAMES[:8]
 
 
 @pytest.mark.parametrize("act", [hostility.find_another_liar, hostility.dispute, hostility.fall_silent])

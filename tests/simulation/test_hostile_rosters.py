@@ -14,6 +14,7 @@ from hypothesis import Phase as HypothesisPhase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from crypto.secagg.circle import Circle
 from policies.plan import quorum
 from policies.plan.release import plan
 from silo_agent import gate
@@ -24,7 +25,8 @@ from support.simulated_adversary import Adversary
 from support.simulated_federation import NAMES, simulated_study
 
 SILOS, COLLUDER = NAMES[:6], NAMES[1]
-names = st.lists(st.sampled_from(SILOS), min_size=3, unique=True)
+EIGHT = NAMES[:8]
+"""Of which a silo has six as neighbours, if one may be missing."""
 
 
 class TwoSumsError(AssertionError):
@@ -35,71 +37,91 @@ class OneDrawError(AssertionError):
     """Two sums that were read have one and the same draw of an honest silo in them."""
 
 
-class Search(RuleBasedStateMachine):
-    """One study, whose round 0 is attempted again and again."""
+def machine(silos, *, few_reveal):  # noqa: C901  # one class, whose rules draw from these silos
+    """The search among these silos. `few_reveal`: whether lists are tried that T sign and few reveal for."""
+    names = st.lists(st.sampled_from(silos), min_size=3, unique=True)
 
-    def __init__(self, adversaries, found):
-        super().__init__()
-        self.give, self.found, self.adversary = adversaries, found, None
+    class Search(RuleBasedStateMachine):
+        """One study, whose round 0 is attempted again and again."""
 
-    @initialize()
-    def begin(self):
-        self.adversary = self.give()
+        def __init__(self, adversaries, found):
+            super().__init__()
+            self.give, self.found, self.adversary = adversaries, found, None
 
-    @rule(
-        roster=names,
-        without=st.sets(st.sampled_from(SILOS), max_size=2),
-        signers=names,
-        void=st.booleans(),
-        again=st.booleans(),
-    )
-    def attempt(self, roster, without, signers, void, again):
-        listed = [name for name in roster if name not in without]
-        self.adversary.attempt(roster, listed, signers, void=void, again=again)
+        @initialize()
+        def begin(self):
+            self.adversary = self.give()
 
-    @rule(roster=names, void=st.booleans(), again=st.booleans())
-    def attempt_with_all_of_a_roster(self, roster, void, again):
-        self.adversary.attempt(roster, roster, roster, void=void, again=again)
+        @rule(
+            roster=names,
+            without=st.sets(st.sampled_from(silos), max_size=2),
+            signers=names,
+            void=st.booleans(),
+            again=st.booleans(),
+        )
+        def attempt(self, roster, without, signers, void, again):
+            listed = [name for name in roster if name not in without]
+            self.adversary.attempt(roster, listed, signers, void=void, again=again)
 
-    @rule(again=st.booleans())
-    def attempt_with_all(self, again):
-        self.adversary.attempt(SILOS, SILOS, SILOS, again=again)
+        @rule(roster=names, void=st.booleans(), again=st.booleans())
+        def attempt_with_all_of_a_roster(self, roster, void, again):
+            self.adversary.attempt(roster, roster, roster, void=void, again=again)
 
-    @rule(signers=names, left=st.sampled_from(SILOS[2:]))
-    def leave_a_list_unopened_and_void_it(self, signers, left):
-        self.adversary.attempt(SILOS, SILOS, signers[:2], void=False)
-        rest = [name for name in SILOS if name != left]
-        self.adversary.attempt(rest, rest, rest, void=True)
+        @rule(again=st.booleans())
+        def attempt_with_all(self, again):
+            self.adversary.attempt(silos, silos, silos, again=again)
 
-    @rule(again=names)
-    def restart(self, again):
-        for name in again:
-            self.adversary.silos[name].restart()
+        @rule(signers=names, left=st.sampled_from(silos[2:]))
+        def leave_a_list_unopened_and_void_it(self, signers, left):
+            self.adversary.attempt(silos, silos, signers[:2], void=False)
+            rest = [name for name in silos if name != left]
+            self.adversary.attempt(rest, rest, rest, void=True)
 
-    @invariant()
-    def at_most_one_list_is_opened(self):
-        if self.adversary is not None and len(self.adversary.opened) > 1:
-            raise TwoSumsError(self.adversary.opened)
+        @rule(
+            revealers=st.lists(st.sampled_from(silos), min_size=1, max_size=2, unique=True),
+            left=st.sampled_from(silos[2:]),
+        )
+        def have_a_list_revealed_by_few_and_voided_by_the_rest(self, revealers, left):
+            if few_reveal:
+                rest = [name for name in silos if name != left]
+                self.adversary.attempt(silos, silos, silos, void=False, revealers=revealers)
+                self.adversary.attempt(rest, rest, rest, void=True)
 
-    @invariant()
-    def no_draw_is_read_twice(self):
-        twice = {} if self.adversary is None else {d: sums for d, sums in self.adversary.read.items() if len(sums) > 1}
-        if twice:
-            raise OneDrawError(twice)
+        @rule(again=names)
+        def restart(self, again):
+            for name in again:
+                self.adversary.silos[name].restart()
 
-    def teardown(self):
-        if self.adversary is None:
-            return
-        self.found["opened"] += len(self.adversary.opened)
-        self.found["opened again"] += len({attempt for sums in self.adversary.read.values() for attempt, _ in sums}) > 1
-        self.found["voided"] += self.adversary.voided
-        self.adversary.close()
+        @invariant()
+        def at_most_one_list_is_opened(self):
+            if self.adversary is not None and len(self.adversary.opened) > 1:
+                raise TwoSumsError(self.adversary.opened)
+
+        @invariant()
+        def no_draw_is_read_twice(self):
+            twice = (
+                {} if self.adversary is None else {d: sums for d, sums in self.adversary.read.items() if len(sums) > 1}
+            )
+            if twice:
+                raise OneDrawError(twice)
+
+        def teardown(self):
+            if self.adversary is None:
+                return
+            self.found["opened"] += len(self.adversary.opened)
+            self.found["opened again"] += (
+                len({attempt for sums in self.adversary.read.values() for attempt, _ in sums}) > 1
+            )
+            self.found["voided"] += self.adversary.voided
+            self.adversary.close()
+
+    return Search
 
 
-def search(adversaries, examples, steps):
-    found = Counter()
+def search(adversaries, examples, steps, silos=SILOS, *, few_reveal=False):
+    found, searching = Counter(), machine(silos, few_reveal=few_reveal)
     run_state_machine_as_test(
-        lambda: Search(adversaries, found),
+        lambda: searching(adversaries, found),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -117,8 +139,8 @@ def search(adversaries, examples, steps):
 def adversaries(quick_folders, credentials, hub):
     """Gives adversaries of a study with so many silos at least."""
 
-    def of(min_silos, mode="local"):
-        study = simulated_study(SILOS, min_silos, "ring32", privacy={"mode": mode, "colluders": 1})
+    def of(min_silos, mode="local", silos=SILOS):
+        study = simulated_study(silos, min_silos, "ring32", privacy={"mode": mode, "colluders": 1})
         return lambda: Adversary(quick_folders(), study, credentials, COLLUDER, hub)
 
     return of
@@ -157,3 +179,19 @@ def test_the_search_finds_two_where_the_threshold_counts_the_rosters_silos(adver
     monkeypatch.setattr(Promises, "require", lambda *_: None)
     with pytest.raises(TwoSumsError):
         search(adversaries(3), 20, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_on_a_circle_no_two_sums_are_opened_though_few_reveal_and_the_rest_void(adversaries, mode):
+    found = search(adversaries(7, mode, EIGHT), 6, 8, EIGHT, few_reveal=True)
+    assert found["opened"], found
+    assert found["voided"], found
+
+
+@pytest.mark.slow
+def test_the_search_finds_two_on_a_circle_where_a_single_share_is_enough(adversaries, monkeypatch):
+    """Then one that has revealed opens what all others have voided."""
+    monkeypatch.setattr(Circle, "shares", lambda made, needed: 1 if made.sparse else needed)
+    with pytest.raises(TwoSumsError):
+        search(adversaries(7, "local", EIGHT), 40, 8, EIGHT, few_reveal=True)

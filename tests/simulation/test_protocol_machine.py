@@ -22,8 +22,8 @@ from support.simulated_federation import NAMES, SimulatedFederation, simulated_s
 from support.simulated_machine import Disturbed, numbers, play, turns
 
 EXAMPLES, RULES = 100, 12
-SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
-"""Silos, min_silos, colluders, sealing of the encoder."""
+SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"), (8, 7, 1, "ring32"))
+"""Silos, min_silos, colluders, sealing of the encoder. Of the last, a silo has six neighbours and not seven."""
 
 shapes = st.sampled_from(SHAPES)
 

@@ -82,7 +82,9 @@ def accuse(silo: SimulatedSilo, victim: int, how: str) -> None:
         others = [name for name in membership.roster.names if name != silo.name]
         owner = others[victim % len(others)]
         asked = bound("shares", membership.attempt(place), owner, silo.name)
-        keys = {"right": _shares_key(membership._pairs(), owner, silo.name, asked), "wrong": bytes(32), "none": b""}
+        pairs = membership._pairs()
+        right = _shares_key(pairs, owner, silo.name, asked) if owner in pairs else bytes(32)  # on a circle it has none
+        keys = {"right": right, "wrong": bytes(32), "none": b""}
         return RecoveryRefused(f"{owner} sealed its shares for this silo wrongly", owner, keys[how])
 
     silo.accuses = complaint

@@ -77,10 +77,11 @@ class Adversary:
         *,
         void: bool = False,
         again: bool = False,
+        revealers: Sequence[str] | None = None,
     ) -> None:
         """Another attempt at the round: with this roster, a list of some of it, and signatures of some of the list.
 
-        `again` offers the last place once more.
+        `again` offers the last place once more. `revealers` are the signers that are asked to reveal; None for all.
         """
         self.attempts += not again or not self.attempts
         names = tuple(sorted({*roster, self.colluder}))
@@ -96,7 +97,8 @@ class Adversary:
             self._gather(place, members, names_listed, closed)
         except (AssertionError, KeyError):
             return  # a silo has refused, and nothing can be summed
-        if self._opens(place, members, [name for name in names_listed if name in {*signers, self.colluder}]):
+        signing = [name for name in names_listed if name in {*signers, self.colluder}]
+        if self._opens(place, members, signing, signing if revealers is None else revealers):
             self.opened.add(names_listed)
             whole = plan(self.study).release(0, SLOT).resendable
             for name in set(names_listed) - {self.colluder}:
@@ -123,8 +125,10 @@ class Adversary:
             driver.ask(name, replace(driver.work(Task.CONTRIBUTE, place, members, COUNTS), void=closed))
         driver.add(place, COUNTS, [driver.clients[name].uploads[place, SLOT] for name in listed])
 
-    def _opens(self, place: Place, members: tuple[Member, ...], signers: Sequence[str]) -> bool:
-        """Have some sign and reveal, and try to read the sum with what comes of it."""
+    def _opens(
+        self, place: Place, members: tuple[Member, ...], signers: Sequence[str], revealers: Sequence[str]
+    ) -> bool:
+        """Have some sign, some of these reveal, and try to read the sum with what comes of it."""
         driver, honest = self.driver, [name for name in signers if name != self.colluder]
         agent = self.silos[self.colluder].agent
         assert agent is not None
@@ -136,11 +140,15 @@ class Adversary:
             if driver.said(name).signature:
                 driver.signatures[name] = driver.said(name).signature
         notes = {self.colluder: mine.reveal(attempt.bundles, lie, lie.names, NOTHING)}
-        for name in honest:
+        for name in (name for name in honest if name in revealers):
             driver.ask(name, driver.work(Task.REVEAL, place, members, COUNTS))
             if note := driver.clients[name].uploads.get((place, f"note-reveal-{SLOT}")):
                 notes[name] = note
-        needed, label = attempt.threshold, SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, SLOT)
+        # Who follows no rule waits for no T reveals, where fewer shares give a secret.
+        needed, label = (
+            1 if mine.roster.circle.sparse else attempt.threshold,
+            SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, SLOT),
+        )
         values, content = plan(self.study).release(0, SLOT).values, driver.content[place, f"sum-{SLOT}", ""]
         try:
             unmasking = mine.unmasking(notes, attempt.bundles, lie, participants=lie.names, threshold=needed)

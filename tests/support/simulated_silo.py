@@ -380,7 +380,8 @@ class WitnessedMembership(Membership):
         boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
         if boxes != read.sealed and place not in self.silo.dealt:
             body = note[: read.signed].replace(b"".join(read.sealed.values()), b"".join(boxes.values()))
-            message = to_sign(self.attempt(place), self.me, sorted(tensors), threshold, body)
+            shares = self.roster.circle.shares(threshold)
+            message = to_sign(self.attempt(place), self.me, sorted(tensors), shares, body)
             self.silo.dealt[place] = body + self.silo.credential.sign(message)
         return self.silo.dealt.get(place, note)
 

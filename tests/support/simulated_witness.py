@@ -231,7 +231,9 @@ class Witness:
         for (place, tensor, owner), holders in self.revealed.items():
             both = holders.own & holders.key
             assert not both, f"{both} revealed both secrets of {owner} for {tensor} at {place}"
-            dealt = threshold(len(self.study.silos), self.study.privacy.colluders, self.study.min_silos)
+            silos, colluders = len(self.study.silos), self.study.privacy.colluders
+            # On a circle fewer shares give a secret than T.
+            dealt = silos - threshold(silos, colluders, self.study.min_silos) + colluders + 1
             fewer = min(len(holders.own), len(holders.key))
             assert fewer < dealt - self.study.privacy.colluders, (
                 f"both secrets of {owner} for {tensor} at {place} can be combined"
