@@ -18,9 +18,10 @@ import numpy as np
 from crypto.pki.certificates import Credential
 from crypto.rings import ckks_public
 from crypto.rings.rings import ring_of
+from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.dealt.bundles import MAGIC, body_bytes, to_sign
 from crypto.secagg.holding import Holding
-from crypto.secagg.layout import sealed_values
+from crypto.secagg.layout import SHARE_BYTES, sealed_values
 from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.documents.study import Study
 from policies.plan import quorum
@@ -30,12 +31,14 @@ from protos.messages import Answer, Confirm, Member, Place, Tensor, UploadHeader
 from protos.steps import STEPS, SUM, Note, Reply, Task
 from silo_agent.protocol.client import AskedToStop, CallRefused, Client
 
-GREETING_BYTES: Final = 1184
-"""Of a greeting for each silo: an ML-KEM-768 ciphertext, a tag, a nonce and a name."""
-REVEAL_BYTES: Final = 100
-"""Of a reveal for each silo."""
-KEYS_BYTES: Final = 300
+ENDS: Final = 200
+"""Bytes of a note besides what it has for each silo: what it begins with, a word, a signature."""
+CIPHERTEXT_BYTES: Final = 1088
+"""Of ML-KEM-768: for each later neighbour in a greeting, and on a circle for each silo beside the dealt keys."""
+WRAP_BYTES: Final = 60
 """Of dealt keys for each silo."""
+CKKS_BYTES: Final = 13_900
+"""Of the dealt keys themselves."""
 HEADS_BYTES: Final = 10_000
 
 
@@ -130,20 +133,31 @@ class LightSilo(threading.Thread):
         path.unlink()
 
     def _note(self, work: Work, place: Place, note: Note) -> bytes:
-        silos = len(work.roster)
         if note is Note.SHARES:
             return self._shares(work, place)
-        each = {Note.GREETING: GREETING_BYTES, Note.REVEAL: REVEAL_BYTES, Note.KEYS: KEYS_BYTES}
-        size = each[note] * silos if note in each else HEADS_BYTES
+        circle = self._circle(work)
+        later = sum(name > self.name for name in circle.neighbours(self.name))
+        wrapped = WRAP_BYTES + (CIPHERTEXT_BYTES if circle.sparse else 0)
+        sizes = {
+            Note.GREETING: ENDS + CIPHERTEXT_BYTES * later,
+            Note.REVEAL: ENDS + SHARE_BYTES * len(circle.holders(self.name)),
+            Note.KEYS: ENDS + CKKS_BYTES + wrapped * (len(circle.names) - 1),
+        }
+        size = sizes.get(note, HEADS_BYTES)
         return hashlib.shake_128(f"{place} {note} {work.tensor} {self.name}".encode()).digest(size)
 
     def _shares(self, work: Work, place: Place) -> bytes:
-        names = [member.silo for member in work.roster]
+        circle, needed = self._circle(work), quorum.needed(self._study)
         own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in work.roster)
         attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
         tensors = [release.tensor for release in plan(self._study).round(place.round)]
-        body = MAGIC.ljust(body_bytes(len(set(tensors)), len(names)), b"x")
-        return body + self._credential.sign(to_sign(attempt, self.name, tensors, quorum.needed(self._study), body))
+        body = MAGIC.ljust(body_bytes(len(set(tensors)), len(circle.holders(self.name))), b"x")
+        return body + self._credential.sign(to_sign(attempt, self.name, tensors, circle.shares(needed), body))
+
+    def _circle(self, work: Work) -> Circle:
+        study = self._study
+        reach = reach_of(len(study.silos), study.privacy.colluders, quorum.needed(study))
+        return Circle(tuple(member.silo for member in work.roster), reach)
 
     def _contribution(self, place: Place, tensor: Tensor) -> tuple[str, int, bytes]:
         """Ring, number of values, and well-formed residues, the same for the same place and tensor."""

@@ -2,11 +2,11 @@
 
 Guarantees: what a silo sends, reads and derives in an attempt grows with its neighbours, and not with the roster, where
 that is safe. In a study of N silos, of which T sign a list and t may be hostile, N - T may be missing. The roster's
-silos stand on a circle, in the order of their names. Each has as neighbours the `reach` = N - T + t + 1 silos before it
-and as many after it. It holds shares of theirs and of its own, and `reach` shares give a secret. Whatever a coordinator
-shows to whom, the honest silos of a list then hang together by pair masks, and fewer than `reach` silos can reveal
-anything of an attempt that T have voided (docs/design/sums.md, "The circle", after Bell et al., CCS 2020; it has no
-random graph, because here the adversary chooses who drops out).
+silos stand on a circle, in the order of their names. Each has as neighbours the `reach` = N - T + t + 1 silos (2 or
+more) before it and as many after it. It holds shares of theirs and of its own, and `reach` shares give a secret.
+Whatever a coordinator shows to whom, the honest silos of a list then hang together by pair masks, and fewer than
+`reach` silos can reveal anything of an attempt that T have voided (docs/design/sums.md, "The circle", after Bell et
+al., CCS 2020; it has no random graph, because here the adversary chooses who drops out).
 
 Up to `ALL_UP_TO` silos, and where twice the reach is the whole roster, everybody is everybody's neighbour, and T shares
 give a secret (Bonawitz et al., CCS 2017).
@@ -20,14 +20,16 @@ from typing import Final
 
 ALL_UP_TO: Final = 64
 """Silos of a roster up to which everybody is everybody's neighbour."""
+LEAST: Final = 2
+"""Least neighbours on either side, so that no silo alone holds what gives another one's secret."""
 
 
 def reach_of(silos: int, colluders: int, threshold: int) -> int:
-    """Return how many neighbours a silo has on either side: one more than may be missing and may be hostile.
+    """Return how many neighbours a silo has on either side: one more than may be missing or hostile, at least `LEAST`.
 
     `silos`: those that the study lists. `threshold`: how many of them sign a list (`survivors.threshold`).
     """
-    return silos - threshold + colluders + 1
+    return max(LEAST, silos - threshold + colluders + 1)
 
 
 @dataclass(frozen=True)

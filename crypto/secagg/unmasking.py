@@ -441,8 +441,8 @@ def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[str, 
     Every share fits its commitment, and enough are there (docs/design/sums.md, "The circle"), so a failure is the
     dealer's fault.
     """
-    # The commitments stand in the holders' order, behind the one to the secret, and the first holder has the number 1.
-    numbers = {holder: number for number, holder in enumerate(bundle.commitments[_spot(bundle, survivors)])}
+    holders = [name for name in bundle.commitments[_spot(bundle, survivors)] if name]
+    numbers = {holder: number for number, holder in enumerate(holders, 1)}
     try:
         secret = combine({numbers[holder]: share for holder, share in shares.items()}, needed)
     except SealError:

@@ -1,9 +1,10 @@
-"""How many silos a study's sums need, how many may be missing, and how many there may be.
+"""How many silos a study's sums need, how many may be missing, how many a silo deals with, and how many there may be.
 
 Guarantees: the number is computed from all silos that the study lists, and not from those that take part. So no
 coordinator can lower it by showing silos a small roster (docs/design/sums.md, "Thresholds"). The coordinator and every
 silo call `require`; the study's schema does not, so that studies of earlier versions can still be read.
-`crypto.secagg.survivors.threshold` is the same number for the protocol; a test compares the two.
+`crypto.secagg.survivors.threshold` is the same number for the protocol, and `crypto.secagg.circle` has the same
+neighbours; tests compare them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from policies.refusals import Reason, Refused
 
 MOST: Final = 256
 """Silos that a federation's messages and sums carry. A study that is simulated may name more (`MOST_SILOS`)."""
+
+_ALL_UP_TO: Final = 64
 
 
 def least(silos: int, colluders: int) -> int:
@@ -30,6 +33,12 @@ def needed(study: Study) -> int:
 def spare(study: Study) -> int:
     """How many of the study's silos may be missing from a sum. With distributed noise none may vanish in a round."""
     return len(study.silos) - needed(study)
+
+
+def holders(study: Study) -> int:
+    """Most silos that hold shares of one silo's secrets, whatever the roster (docs/design/sums.md, "The circle")."""
+    reach = max(2, spare(study) + study.privacy.colluders + 1)
+    return min(len(study.silos), max(_ALL_UP_TO, 2 * reach + 1))
 
 
 def require(study: Study) -> None:

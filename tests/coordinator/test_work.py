@@ -12,12 +12,16 @@ from coordinator.core.state import OVER, SPARING, Phase
 from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import asked_in, check_fetch, check_upload, work_in
+from coordinator.work import asked_in, check_fetch, check_upload, liar_of, parts_for, signed_note, work_in
+from crypto.errors import RecoveryRefused
 from crypto.rings.rings import ring_of
+from crypto.secagg import circle
+from crypto.secagg.dealt.bundles import MAGIC, body_bytes, to_sign
 from crypto.secagg.layout import sealed_values
+from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
-from protos.messages import Complaint, Place, Signature, Spoilt, Tensor, UploadHeader, Vouch
+from protos.messages import Complaint, Confirm, Place, Signature, Spoilt, Tensor, UploadHeader, Vouch
 from protos.steps import Note, Task
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
@@ -347,3 +351,52 @@ def test_who_has_acted_is_asked_for_nothing_more():
     state = study_in(Phase.OPEN)
     state, _ = advance(state, confirm(place, SOUTH, Task.OPEN, Tensor.HEADS), 1.0)
     assert [work_in(state, silo, told=False) is None for silo in STUDY.silos] == [False, True, False]
+
+
+EIGHT = tuple(f"silo-{number}" for number in range(8))
+
+
+@pytest.mark.parametrize(("colluders", "sparse"), [(1, True), (2, False)])
+def test_on_a_circle_a_silo_is_given_its_neighbours_greetings_and_all_other_notes(monkeypatch, colluders, sparse):
+    monkeypatch.setattr(circle, "ALL_UP_TO", 4)
+    begun = offer(silos=EIGHT, min_silos=7, colluders=colluders)
+    assert not begun.circle.sparse, "there is no roster yet"
+    dealt = reach(Phase.TAKE, begun)
+    assert dealt.circle.sparse is sparse
+    for number, silo in enumerate(EIGHT):
+        far = {silo, EIGHT[(number + 4) % 8]} if sparse else set()
+        given = parts_for(dealt, silo)
+        assert [one.silo for one in given if one.kind == Note.GREETING] == [one for one in EIGHT if one not in far]
+        assert [one.silo for one in given if one.kind == Note.KEYS] == [dealt.actor]
+        checked = parts_for(reach(Phase.CHECK, begun), silo)
+        assert [one.silo for one in checked] == list(EIGHT)
+
+
+def test_on_a_circle_a_shares_note_is_signed_for_its_holders(monkeypatch):
+    monkeypatch.setattr(circle, "ALL_UP_TO", 4)
+    study = tiny_study(silos=list(EIGHT), min_silos=7, privacy={"colluders": 1})
+    round_ = reach(Phase.EXCHANGE, offer(silos=EIGHT, min_silos=7, colluders=1))
+    header = replace(note(Note.SHARES, EIGHT[0]), place=round_.place)
+    body = MAGIC.ljust(body_bytes(len(round_.tensors), 7), b"x")
+    own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in round_.members)
+    attempt = AttemptRef(round_.place.study, roster_digest(round_.place.study, own), 1, 1)
+    message = to_sign(attempt, EIGHT[0], list(map(str, round_.tensors)), 3, body)
+    assert signed_note(round_, study, header, body + b"signature") == (message, b"signature")
+    with pytest.raises(RecoveryRefused, match="cut or of another version"):
+        signed_note(round_, study, header, MAGIC.ljust(body_bytes(len(round_.tensors), 8), b"x") + b"signature")
+
+
+def test_on_a_circle_who_holds_no_share_of_a_note_and_complains_has_lied(monkeypatch):
+    monkeypatch.setattr(circle, "ALL_UP_TO", 4)
+    round_ = reach(Phase.CHECK, offer(silos=EIGHT, min_silos=7, colluders=1))
+    body = MAGIC.ljust(body_bytes(len(round_.tensors), 7), b"x") + b"signature"
+    said = Confirm(
+        round_.place,
+        Task.CHECK,
+        dispute="recovery",
+        explanation="x",
+        culprit=EIGHT[0],
+        evidence=bytes(64),
+        signature=b"s",
+    )
+    assert liar_of(round_, EIGHT[4], said, body) == EIGHT[4]

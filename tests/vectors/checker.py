@@ -253,6 +253,10 @@ def check_agreement(v, given):
             pair["secrets"][one],
             "the pair secret",
         )
+        called = keys.pair_secret(roster, pair, privates[one], publics[other], shared, "call")
+        same(called, v["calls"][one], "the secret of a call")
+    for case in v["circles"]:
+        same(keys.circle(case), (case["shares"], case["holders"]), f"the circle of {case}")
     seed = keys.pair_seed(bytes.fromhex(pair["secrets"][pair["first"]]), v["attempt"], v["tensor"])
     same(seed, v["seed"], "the pair seed")
     names, notes = v["survivors"]["names"], {name: bytes.fromhex(of) for name, of in v["survivors"]["notes"].items()}

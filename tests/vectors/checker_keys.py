@@ -108,18 +108,33 @@ def roster_digest(roster):
     return hashlib.sha256(canonical("roster", roster["study"], *parts)).hexdigest()
 
 
-def pair_secret(roster, pair, private, other_public, kem_secret):
+def pair_secret(roster, pair, private, other_public, kem_secret, purpose="pair"):  # noqa: PLR0917  # as it is derived
     """derive(X25519 secret || ML-KEM secret, canonical("pair", first name, second name, ciphertext), salt).
 
     The salt is the roster's digest (32 bytes). `ciphertext` encapsulates the ML-KEM secret; the first name made it for
-    the second.
+    the second. Who deals a roster's keys shares a secret with each other silo by its call: then it begins with "call".
     """
     try:
         shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(other_public))
     except ValueError:
         raise Refused("weak") from None  # noqa: EM101  # a reason, no message
-    info = canonical("pair", *sorted((pair["first"], pair["second"])), pair["ciphertext"])
+    info = canonical(purpose, *sorted((pair["first"], pair["second"])), pair["ciphertext"])
     return derive(shared + kem_secret, info, bytes.fromhex(roster_digest(roster)))
+
+
+def circle(case):
+    """How many shares give a silo's secrets, and the places of those who hold shares of them, in the roster's order.
+
+    Let the reach be silos of the study - threshold + colluders + 1, and 2 at least. A roster of more than 64 silos with
+    2 reach < its size - 1 stands on a circle. There those hold shares whose place differs by the reach or less, counted
+    around it, and so many shares as the reach are needed. In every other roster all hold shares, and `threshold` are
+    needed.
+    """
+    near, size = max(2, case["silos"] - case["threshold"] + case["colluders"] + 1), case["roster"]
+    if size <= 64 or 2 * near >= size - 1:
+        return case["threshold"], list(range(size))
+    apart = [(place - case["silo"]) % size for place in range(size)]
+    return near, [place for place, steps in enumerate(apart) if min(steps, size - steps) <= near]
 
 
 def attempt_bytes(attempt):

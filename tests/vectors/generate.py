@@ -25,7 +25,8 @@ from crypto.rings import seal_format
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import RINGS, ckks_public
 from crypto.secagg import shamir, unmasking
-from crypto.secagg.agreement import EphemeralKey, KeyOffer, Roster, RosterEntry
+from crypto.secagg.agreement import _CALL, _GREETING, EphemeralKey, KeyOffer, Roster, RosterEntry
+from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest
 from crypto.secagg.survivors import SurvivorList
@@ -287,13 +288,13 @@ def roster():
     )
 
 
-def pair_secret(me, other, ciphertext):
-    """The pair secret as `meet` derives it, from a ciphertext that the first of the two sent to the second."""
+def pair_secret(me, other, ciphertext, letter=_GREETING):
+    """The secret as `meet` or `answer` derives it, from a ciphertext that the first of the two sent to the second."""
     keys = {name: (private, kem) for name, private, kem in parties()}
     private, kem = keys[me]
     kem_secret = keys[max(me, other.name)][1].decapsulate(ciphertext)
     key = EphemeralKey(LABEL.study, KeyOffer(b"", b"", b""), None, private, kem)
-    return key._secret(roster(), me, other, kem_secret, ciphertext)
+    return key._secret(letter, roster(), me, other, kem_secret, ciphertext)
 
 
 PAIR = ("ash", "fir")
@@ -304,9 +305,33 @@ def kem_ciphertext(given):
     return base64.b64decode(given["kem_ciphertext"])
 
 
+def circle_case(silos, colluders, threshold, size, silo):
+    names = tuple(f"silo-{number:03}" for number in range(size))
+    made = Circle(names, reach_of(silos, colluders, threshold))
+    numbers = {"silos": silos, "colluders": colluders, "threshold": threshold, "roster": size, "silo": silo}
+    holders = [names.index(name) for name in made.holders(names[silo])]
+    return numbers | {"shares": made.shares(threshold), "holders": holders}
+
+
+CIRCLES = (
+    (128, 2, 120, 128, 0),
+    (128, 2, 120, 121, 120),
+    (256, 0, 256, 256, 77),
+    (66, 1, 60, 65, 3),
+    (66, 1, 60, 64, 3),
+    (66, 1, 34, 66, 3),
+    (70, 9, 46, 70, 5),
+    (70, 9, 45, 70, 5),
+    (70, 9, 44, 70, 5),
+    (3, 1, 3, 3, 1),
+)
+"""Silos of the study, colluders, threshold, silos of the roster, and a place in it."""
+
+
 def agreement_file(given):
     shared = roster()
     ends = {me: pair_secret(me, shared.entry(other), kem_ciphertext(given)) for me, other in (PAIR, PAIR[::-1])}
+    calls = {me: pair_secret(me, shared.entry(other), kem_ciphertext(given), _CALL) for me, other in (PAIR, PAIR[::-1])}
     secret = ends[PAIR[0]]
     attempt = replace(ATTEMPT, roster=shared.digest)
     notes = {name: drawn(f"shares note {name}") for name in SURVIVORS}
@@ -324,6 +349,8 @@ def agreement_file(given):
         "x25519": {name: drawn(f"x25519 {name}").hex() for name in SURVIVORS},
         "kem_seeds": {name: drawn(f"ml-kem {name}", 64).hex() for name in SURVIVORS},
         "pair": {"first": PAIR[0], "second": PAIR[1], "secrets": {name: of.hex() for name, of in ends.items()}},
+        "calls": {name: of.hex() for name, of in calls.items()},
+        "circles": [circle_case(*numbers) for numbers in CIRCLES],
         "attempt": asdict(attempt),
         "tensor": LABEL.tensor,
         "seed": unmasking.pair_seed(secret, attempt, LABEL.tensor).hex(),

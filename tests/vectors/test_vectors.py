@@ -332,8 +332,9 @@ def test_shares_that_do_not_combine(case):
     if case["reason"] != "commitment":
         with refusing(case):
             shamir.combine(shares, first["threshold"])
+    held = {attempt.MEMBERS[number - 1]: share for number, share in shares.items()}
     with pytest.raises(errors.RecoveryRefused, match=SAYS["commitment"]) as refusal:
-        unmasking._combine(bundle, survivors, shares, first["threshold"])
+        unmasking._combine(bundle, survivors, held, first["threshold"])
     assert refusal.value.culprit == "elm"
 
 

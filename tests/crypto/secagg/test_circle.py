@@ -16,7 +16,8 @@ NAMES = tuple(f"silo-{number:03}" for number in range(128))
 
 def test_a_reach_is_one_more_than_may_be_missing_and_may_be_hostile():
     assert reach_of(128, 2, 120) == 8 + 2 + 1
-    assert reach_of(128, 0, 128) == 1
+    assert reach_of(128, 1, 127) == 3
+    assert reach_of(128, 0, 128) == reach_of(128, 1, 128) == 2, "one silo alone is never enough"
 
 
 @pytest.mark.parametrize(

@@ -27,3 +27,13 @@ def test_what_everybody_seals_is_bounded_by_the_roster():
     ]
     assert note_limit(wide, 0, Note.SHARES) == BASE_BYTES + 64 * 2048, "one tensor"
     assert note_limit(STUDY, 0, Note.SHARES) == BASE_BYTES + 3 * 2048
+
+
+def test_beyond_64_silos_it_is_bounded_by_who_may_be_missing():
+    names = [f"silo-{number:03}" for number in range(128)]
+    bounds = {
+        needed: note_limit(tiny_study(silos=names, min_silos=needed), 1, Note.REVEAL) - BASE_BYTES
+        for needed in (65, 100, 120, 128)
+    }
+    assert bounds == {65: 128 * 256, 100: 64 * 256, 120: 64 * 256, 128: 64 * 256}
+    assert note_limit(tiny_study(silos=names, min_silos=90), 1, Note.REVEAL) == BASE_BYTES + (2 * 40 + 1) * 256

@@ -1,7 +1,10 @@
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.survivors import threshold
 from policies.documents.sections.kinds import MOST_SILOS
 from policies.plan import grids, quorum
@@ -24,6 +27,18 @@ def test_a_study_says_how_many_may_be_missing(make_study, silos, min_silos, spar
     study = make_study({"silos": [f"site-{number}" for number in range(silos)], "min_silos": min_silos})
     quorum.require(study)
     assert (quorum.needed(study), quorum.spare(study)) == (min_silos, spare)
+
+
+@given(st.integers(2, 256), st.integers(0, 80), st.data())
+def test_nobody_deals_with_more_silos_than_a_study_says_in_whatever_roster(silos, colluders, data):
+    if quorum.least(silos, colluders) > silos:
+        return
+    needed = data.draw(st.integers(quorum.least(silos, colluders), silos), "T")
+    study = SimpleNamespace(silos=range(silos), min_silos=needed, privacy=SimpleNamespace(colluders=colluders))
+    reach = reach_of(silos, colluders, needed)
+    rosters = [Circle(tuple(f"{number:03}" for number in range(n)), reach) for n in range(max(2, needed), silos + 1)]
+    most = max(len(roster.holders("000")) for roster in rosters)
+    assert most <= quorum.holders(study) <= max(most, min(silos, 64))
 
 
 @pytest.mark.parametrize(("silos", "min_silos", "least"), [(4, 2, 3), (8, 4, 5), (10, 5, 6)])
