@@ -193,7 +193,11 @@ class Hostile(Disturbed):
             assert progress.aside, f"nobody sits out, though {spared} could"
         if progress.aside:
             assert set(progress.aside) in explaining or set(progress.aside) | named in explaining, progress.aside
-            assert len(set(progress.active) - set(progress.aside)) >= quorum.needed(self.federation.study)
+            staying = set(progress.active) - set(progress.aside)
+            if len(staying) < quorum.needed(self.federation.study):
+                # Others have left since, and without those that sit out there could never be enough again.
+                assert len(progress.active) < len(self.silos)
+                assert set(progress.needed) == set(progress.active), "who sits out is asked again"
         if progress.life is Life.ENDED and "no smaller set can be proven" in progress.why:
             provable = progress.why.partition("by at least one of ")[2].partition(";")[0].split(", ")
             minimal = [one for one in explaining if not any(other < one for other in explaining)]
