@@ -22,8 +22,10 @@ from support.simulated_federation import NAMES, SimulatedFederation, simulated_s
 from support.simulated_machine import Disturbed, numbers, play, turns
 
 EXAMPLES, RULES = 100, 12
-SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"), (8, 7, 1, "ring32"))
-"""Silos, min_silos, colluders, sealing of the encoder. Of the last, a silo has six neighbours and not seven."""
+SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
+"""Silos, min_silos, colluders, sealing of the encoder."""
+CIRCLE = (8, 7, 1, "ring32")
+"""A silo has six neighbours and not seven."""
 
 shapes = st.sampled_from(SHAPES)
 
@@ -130,6 +132,19 @@ class Leaving(Protocol):
         )
 
 
+class OnACircle(Leaving):
+    """The same, where silos have neighbours."""
+
+    @initialize(begun=st.booleans())
+    def begin(self, begun):
+        self.begin_with(self.give(CIRCLE, begun))
+        self.coordinator.colluder = self.silos[1].credential
+
+    def count(self):
+        super().count()
+        self.reached["on a circle"] += self.coordinator.round.circle.sparse
+
+
 @pytest.fixture
 def federations(quick_folders, credentials):
     """Gives federations of a shape: before their first round, or after round 0, which is run once for each shape."""
@@ -160,3 +175,11 @@ def test_no_disturbance_breaks_an_invariant_though_silos_leave(federations):
     reached = play(Leaving, federations, examples=EXAMPLES, rules=RULES)
     assert reached["lists voided"], reached
     assert reached["sums opened after a void"], reached
+
+
+@pytest.mark.slow
+def test_no_disturbance_breaks_an_invariant_on_a_circle(federations):
+    reached = play(OnACircle, federations, examples=30, rules=RULES)
+    assert reached["on a circle"], reached
+    assert reached["sums of fewer"], reached
+    assert reached["lists voided"], reached
