@@ -12,9 +12,8 @@ import functools
 import hmac
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
@@ -29,6 +28,7 @@ from coordinator.door.later import Later
 from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
+from coordinator.handing_out import HandingOut
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
@@ -44,7 +44,7 @@ from policies.refusals import Refused
 from protos import codec
 from protos.bounds import MAX_SILOS, sentence
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
-from protos.chunks import ChunkList, read_chunks
+from protos.chunks import ChunkList
 from protos.messages import (
     MAX_CHUNK,
     PROTOCOL,
@@ -213,7 +213,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         *,
         cosigning: KnownLedgers,
     ) -> None:
-        self._engine, self._spool, self._cosigning, self._version = engine, spool, cosigning, version
+        self._engine, self._handing_out = engine, HandingOut(spool)
+        self._cosigning, self._version = cosigning, version
         self.refusals, self._metrics = refusals, refusals.metrics
         self._caller = Caller(refusals.trust, Role.SILO)
         self._growing: set[tuple[object, ...]] = set()
@@ -338,10 +339,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Download(
         self, request: silo_pb2.DownloadRequest, context: grpc.ServicerContext
     ) -> Iterator[silo_pb2.DownloadChunk]:
-        """Send the sum, or notes of one kind, the first from a chunk on.
-
-        The list of its chunks comes with each content's first message; the caller compares it.
-        """
+        """Send the sum, or notes of one kind, the first from a chunk on. The caller compares each list of chunks."""
         silo = self._silo(context)
         place = codec.from_wire(Place, request.place)
         tensor = codec.tensor_from_wire(request.tensor)
@@ -351,26 +349,11 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             raise MessageError(msg)
         for one in request.silos:
             require_text(one, "download.silos")
-        offset = request.offset
         found = self._engine.download(silo, place, tensor, request.kind, request.silos).values()
-        contents = (self._content((place, *one), 0 if number else offset) for number, one in enumerate(found))
-        for message in packed(chain.from_iterable(contents)):
+        for message in self._handing_out.stream([(place, *one) for one in found], request.offset):
             self._caller.name(context)
             yield message
             self._metrics.sent.labels(request.kind).inc(len(message.data) + sum(len(one.data) for one in message.more))
-
-    def _content(self, stored: tuple[Place, str, str], offset: int) -> Iterator[silo_pb2.DownloadChunk]:
-        path = self._spool.complete(*stored)
-        if offset > self._spool.length(path):
-            msg = f"download: the offset {offset} lies after the end; begin again at 0"
-            raise MessageError(msg)
-        chunks = self._spool.chunk_list(self._spool.chunks(*stored)) or ChunkList.of(path)
-        hashes = chunks.hashes
-        for data in read_chunks(path, offset):
-            yield silo_pb2.DownloadChunk(offset=offset, data=data, hashes=hashes)
-            offset, hashes = offset + len(data), b""
-        if hashes:
-            yield silo_pb2.DownloadChunk(offset=offset, hashes=hashes)
 
     @mapped
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
@@ -457,26 +440,6 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
-
-
-def packed(pieces: Iterable[silo_pb2.DownloadChunk]) -> Iterator[silo_pb2.DownloadChunk]:
-    """Put pieces that come one after another into one message, as many as have no more bytes than a chunk.
-
-    Notes are small and many: each in a message of its own would cost more than its bytes.
-    """
-    message: silo_pb2.DownloadChunk | None = None
-    size = 0
-    for piece in pieces:
-        own = len(piece.data) + len(piece.hashes)
-        if message is None or size + own > MAX_CHUNK:
-            if message is not None:
-                yield message
-            message, size = piece, own
-        else:
-            message.more.append(piece)
-            size += own
-    if message is not None:
-        yield message
 
 
 def _sent(work: Work, held: str) -> silo_pb2.Work:

@@ -3,4 +3,4 @@
 Everything is durable before anybody hears of it. What the bytes mean is not known here.
 """
 
-__all__ = ["checkpoints", "closing", "spool", "store"]
+__all__ = ["checkpoints", "closing", "shelf", "spool", "store"]

@@ -13,13 +13,10 @@ from datetime import UTC, datetime, timedelta
 
 import grpc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from coordinator import service
 from coordinator.door.callers import certificate_of
-from coordinator.service import packed
 from coordinator.storage.shortage import DatabaseShortError
 from coordinator.storage.spool import SUM_FILE
 from crypto.errors import CertificateError
@@ -462,31 +459,6 @@ def gathering(scene):
     place = scene.gathering(Tensor.COUNTS)
     silo = first(scene)
     return silo, place, silo.contribution(place, Tensor.COUNTS)
-
-
-PIECES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12)
-
-
-@given(PIECES)
-def test_pieces_keep_their_order_and_no_message_is_longer_than_a_chunk_unless_one_piece_is(drawn):
-    sizes = (0, 40, MAX_CHUNK // 2, MAX_CHUNK)
-    pieces = [
-        silo_pb2.DownloadChunk(offset=number, data=bytes(sizes[size]), hashes=b"h" * 32 if first else b"")
-        for number, (size, first) in enumerate(drawn)
-    ]
-    copies = [silo_pb2.DownloadChunk.FromString(piece.SerializeToString()) for piece in pieces]
-    messages = list(packed(pieces))
-    sent = [
-        silo_pb2.DownloadChunk(offset=one.offset, data=one.data, hashes=one.hashes)
-        for message in messages
-        for one in (message, *message.more)
-    ]
-    assert sent == copies
-    length = [sum(len(one.data) + len(one.hashes) for one in (message, *message.more)) for message in messages]
-    assert all(size <= MAX_CHUNK or not message.more for size, message in zip(length, messages, strict=True))
-    assert all(
-        one + len(then.data) + len(then.hashes) > MAX_CHUNK for one, then in zip(length, messages[1:], strict=False)
-    )
 
 
 def test_what_many_have_sent_comes_in_few_messages(scene):
