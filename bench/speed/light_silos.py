@@ -52,6 +52,8 @@ class LightSilo(threading.Thread):
         self._client = Client(address, credential, self._session, stop, lambda _: None)
         self._model = self._committed = ""
         self._round = 0
+        self._shared: Place | None = None
+        """Where it has fetched the others' shares."""
         self.fault = ""
 
     def run(self) -> None:
@@ -100,9 +102,12 @@ class LightSilo(threading.Thread):
         self._client.answer(Answer(place, self._session, member=member, model=self._model))
 
     def _fetch(self, work: Work, place: Place) -> dict[str, str]:
-        """Fetch all that is offered; return what names the last content of each kind."""
+        """Fetch all that is offered; return what names the last content of each kind. Shares are fetched once."""
         last = {}
         for kind in dict.fromkeys(part.kind for part in work.parts):
+            if kind == Note.SHARES and self._shared == place:
+                continue
+            self._shared = place if kind == Note.SHARES else self._shared
             wanted = [(part, self._folder / f"{kind}-{part.silo}") for part in work.parts if part.kind == kind]
             self._client.download(place, work.tensor, wanted)
             for part, path in wanted:

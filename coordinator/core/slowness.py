@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from coordinator.core.state import Phase, PhaseLimits, Round
@@ -62,12 +63,16 @@ class Slowness:
 
     def of(self, silo: str) -> Taken:
         """Return what a silo has taken."""
-        return next((one for one in self.taken if one.silo == silo), Taken(silo))
+        return self._by_name.get(silo) or Taken(silo)
 
     def with_taken(self, changed: Iterable[Taken]) -> Slowness:
         """Return the memory with these entries in place of the ones before."""
         held = {one.silo: one for one in (*self.taken, *changed)}
         return replace(self, taken=tuple(held[name] for name in sorted(held)))
+
+    @cached_property
+    def _by_name(self) -> dict[str, Taken]:
+        return {one.silo: one for one in self.taken}
 
 
 def budget(limits: PhaseLimits, tensors: Sequence[int]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
@@ -311,17 +312,17 @@ class Round:
         """What silos do in this phase; None if they have nothing to do."""
         return IN_PHASE.get(self.phase)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The roster's names."""
         return tuple(seat.member.silo for seat in self.seats)
 
-    @property
+    @cached_property
     def circle(self) -> Circle:
         """Who of the roster holds shares of whose secrets, once the roster is known."""
         return Circle(self.names, reach_of(self.silos, self.colluders, self.threshold))
 
-    @property
+    @cached_property
     def members(self) -> tuple[Member, ...]:
         """The roster's members, sorted by name."""
         return tuple(seat.member for seat in self.seats)
@@ -332,7 +333,7 @@ class Round:
         known = {one.silo: one for one in (*self.shown, *map(OfferedKeys.by, self.members))}
         return tuple(known[silo] for silo in sorted(known))
 
-    @property
+    @cached_property
     def lost(self) -> frozenset[str]:
         """Names of silos that were set aside. They get no work in this attempt, and nothing that they send counts."""
         return frozenset(loss.silo for loss in self.losses)
@@ -341,7 +342,7 @@ class Round:
         """Return why a silo was set aside; empty if it was not."""
         return next((loss.why for loss in self.losses if loss.silo == silo), "")
 
-    @property
+    @cached_property
     def present(self) -> tuple[str, ...]:
         """The roster's names without the lost."""
         lost = self.lost
@@ -472,7 +473,7 @@ class Round:
                 return tuple(name for name in self.present if name not in (self.complaint.silo, self.complaint.owner))
         return self.present
 
-    @property
+    @cached_property
     def asked(self) -> tuple[str, ...]:
         """Silos that have a task in this phase."""
         match self.step.who if self.step else None:

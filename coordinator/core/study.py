@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from coordinator.core import missed, slowness
 from coordinator.core.blame import Lists, Verdict, judge, known
@@ -106,22 +107,22 @@ class Progress:
     missed: tuple[Missed, ...] = ()
     """How long the current round has been without each silo of its list; empty where no list binds."""
 
-    @property
+    @cached_property
     def active(self) -> tuple[str, ...]:
         """Silos that still take part."""
         return tuple(silo.name for silo in self.silos if not silo.why)
 
-    @property
+    @cached_property
     def away(self) -> tuple[str, ...]:
         """Silos that take part but are silent."""
         return tuple(silo.name for silo in self.silos if silo.away and not silo.why)
 
-    @property
+    @cached_property
     def budget(self) -> float:
         """Seconds of waiting that each silo may cost the study (`core.slowness`)."""
         return slowness.budget(self.script.limits, [len(round_) for round_ in self.script.tensors])
 
-    @property
+    @cached_property
     def asked(self) -> tuple[str, ...]:
         """Silos that take part and are asked: not those at whose silence too many attempts have ended."""
         script = self.script
