@@ -217,6 +217,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         self._cosigning, self._version = cosigning, version
         self.refusals, self._metrics = refusals, refusals.metrics
         self._caller = Caller(refusals.trust, Role.SILO)
+        self._replies = WorkReplies()
         self._growing: set[tuple[object, ...]] = set()
         self._guard = threading.Lock()
 
@@ -260,12 +261,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         require_text(request.roster_sha256, "poll.roster_sha256")
         work, hold = self._engine.poll(silo, request.session), _hold(request.hold_seconds)
         if work.task is not Task.WAIT or not hold:
-            return _sent(work, request.roster_sha256)
+            return self._replies.of(work, request.roster_sha256)
 
         def ask(last: bool) -> silo_pb2.Work | None:  # noqa: FBT001  # as `Later` has it
             self._caller.name(context)  # revoked while it waited
             work = self._engine.work(silo)
-            return _sent(work, request.roster_sha256) if last or work.task is not Task.WAIT else None
+            return self._replies.of(work, request.roster_sha256) if last or work.task is not Task.WAIT else None
 
         return Later(self._engine.bells, silo, hold, ask)
 
@@ -442,10 +443,18 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
 
 
-def _sent(work: Work, held: str) -> silo_pb2.Work:
-    """Return the work as it is sent to a silo that holds the roster of this digest."""
-    reply: silo_pb2.Work = codec.to_wire(named(work, held))
-    return reply
+class WorkReplies:
+    """Work as it is sent. A phase asks all its silos for the same, so the last reply is kept: encoding takes long."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Work, str, silo_pb2.Work] | None = None
+
+    def of(self, work: Work, held: str) -> silo_pb2.Work:
+        """Return the work as it is sent to a silo that holds the roster of this digest. Nobody changes the message."""
+        last = self._last
+        if last is None or last[:2] != (work, held):
+            last = self._last = (work, held, codec.to_wire(named(work, held)))
+        return last[2]
 
 
 def _hold(seconds: float) -> float:

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from coordinator import service
 from coordinator.door.callers import certificate_of
+from coordinator.service import WorkReplies
 from coordinator.storage.shortage import DatabaseShortError
 from coordinator.storage.spool import SUM_FILE
 from crypto.errors import CertificateError
@@ -459,6 +460,23 @@ def gathering(scene):
     place = scene.gathering(Tensor.COUNTS)
     silo = first(scene)
     return silo, place, silo.contribution(place, Tensor.COUNTS)
+
+
+def test_a_reply_is_encoded_anew_where_work_or_roster_differ_and_only_there():
+    replies, place = WorkReplies(), Place("5" * 64, 1, 1)
+    members = tuple(Member(name, b"pem", bytes(32), bytes(1184), b"signature") for name in ("north", "south"))
+    work = Work(Task.EXCHANGE, place, roster=members)
+    first = replies.of(work, "")
+    assert replies.of(Work(Task.EXCHANGE, place, roster=members), "") is first
+    held = digest_of_roster(members)
+    for other, known, whole in (
+        (work, held, False),
+        (work, "", True),
+        (Work(Task.EXCHANGE, replace(place, attempt=2), roster=members), "", True),
+        (Work(Task.EXCHANGE, place, roster=members), "f" * 64, True),
+    ):
+        sent = replies.of(other, known)
+        assert codec.from_wire(Work, sent) == (other if whole else replace(other, roster=(), roster_sha256=held))
 
 
 def test_what_many_have_sent_comes_in_few_messages(scene):
