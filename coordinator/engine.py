@@ -52,8 +52,8 @@ from coordinator.describing import (
     where,
 )
 from coordinator.errors import CoordinatorError
-from coordinator.intake import Intake
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.relay.intake import Intake
 from coordinator.shortages import MACHINE, Shortages
 from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool

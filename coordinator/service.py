@@ -28,8 +28,8 @@ from coordinator.door.later import Later
 from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
-from coordinator.handing_out import HandingOut
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.relay.handing_out import HandingOut
 from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError

@@ -1,7 +1,7 @@
 """Secure aggregation: a roster agrees on keys, seals its contributions and opens nothing but their sum.
 
 The room holds keys (`agreement`, `packages`), masks (`masks`, `labels`), who covers whom (`circle`), sealing and
-opening (`sealing`, `layout`, `checks`), and dropouts (`shamir`, `unmasking`, `survivors`, `voids`, `holding`, `words`),
+opening (`sealing`, `layout`, `checks`), and dropouts (`dealt`, `unmasking`, `survivors`, `voids`, `holding`, `words`),
 after Bonawitz et al., CCS 2017.
 """
 

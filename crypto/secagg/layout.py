@@ -21,4 +21,4 @@ def sealed_values(values: int, silos: int) -> int:
 
 
 SHARE_BYTES = 33
-"""Bytes of a Shamir share of a 32-byte secret (`shamir`)."""
+"""Bytes of a Shamir share of a 32-byte secret (`dealt.shamir`)."""

@@ -44,10 +44,10 @@ from crypto.secagg.dealt.bundles import bound as _bound
 from crypto.secagg.dealt.bundles import commit as _commit
 from crypto.secagg.dealt.bundles import commit_pair as _commit_pair
 from crypto.secagg.dealt.complaints import ShareComplaint
+from crypto.secagg.dealt.shamir import combine, split
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys
-from crypto.secagg.shamir import combine, split
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from crypto.secagg.words import NOTHING, WORD_BYTES, Word
 from crypto.stream import KEY_BYTES, derive

@@ -12,7 +12,6 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from coordinator import engine as engines
-from coordinator import intake
 from coordinator.core.events import Persist
 from coordinator.core.missed import LISTED_SECONDS
 from coordinator.core.round import WrongPhaseError
@@ -20,6 +19,7 @@ from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.relay import intake
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.sums import adding

@@ -256,6 +256,7 @@ def test_a_restart_in_a_pause_and_while_waiting(make_server, authority, operator
 
 # --- as a process ---------------------------------------------------------------------------------------------------
 BLIND = """
+import importlib.util
 import sys
 
 class Forbidden:
@@ -267,8 +268,9 @@ sys.meta_path.insert(0, Forbidden())
 from coordinator import cli
 
 cli.app(["serve", "-c", sys.argv[1]], standalone_mode=False)
-rooms = ("agreement", "checks", "ckks_secret", "masks", "packages", "recovery", "sealing", "shamir")
-secret = {f"crypto.{room}" for room in rooms}
+rooms = ("agreement", "checks", "masks", "packages", "sealing", "unmasking", "dealt.shamir")
+secret = {"crypto.rings.ckks_secret", *(f"crypto.secagg.{room}" for room in rooms)}
+assert all(importlib.util.find_spec(name) for name in secret), "one of them has another name now"
 print(sorted(secret & set(sys.modules)), flush=True)
 """
 

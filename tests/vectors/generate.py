@@ -24,9 +24,10 @@ from crypto.canonical import canonical
 from crypto.rings import seal_format
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import RINGS, ckks_public
-from crypto.secagg import shamir, unmasking
+from crypto.secagg import unmasking
 from crypto.secagg.agreement import _CALL, _GREETING, EphemeralKey, KeyOffer, Roster, RosterEntry
 from crypto.secagg.circle import Circle, reach_of
+from crypto.secagg.dealt import shamir
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest
 from crypto.secagg.survivors import SurvivorList

@@ -19,8 +19,9 @@ from crypto.canonical import canonical
 from crypto.rings import seal_format
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import RINGS, ckks_public, ring_of
-from crypto.secagg import shamir, unmasking
+from crypto.secagg import unmasking
 from crypto.secagg.agreement import Roster
+from crypto.secagg.dealt import shamir
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import ShareBundle
 from crypto.stream import KeyStream

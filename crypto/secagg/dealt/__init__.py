@@ -1,3 +1,3 @@
-"""What a silo deals in an attempt: the shares note, the boxes in it, one for each holder, and complaints about them."""
+"""What a silo deals in an attempt: shares, the note with a box of them for each holder, and complaints about these."""
 
-__all__ = ["boxes", "bundles", "complaints"]
+__all__ = ["boxes", "bundles", "complaints", "shamir"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from crypto.entropy import SystemEntropy
 from crypto.errors import SealError
-from crypto.secagg import shamir
-from crypto.secagg.shamir import PRIME, combine, split
+from crypto.secagg.dealt import shamir
+from crypto.secagg.dealt.shamir import PRIME, combine, split
 from support.entropy import SeededEntropy
 
 SECRETS = st.binary(min_size=32, max_size=32)

@@ -15,7 +15,7 @@ from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
 from crypto.secagg.dealt.boxes import SEAL_BYTES
 from crypto.secagg.dealt.bundles import MAGIC, bound, signed
-from crypto.secagg.shamir import SHARE_BYTES
+from crypto.secagg.dealt.shamir import SHARE_BYTES
 from crypto.secagg.survivors import threshold
 from crypto.secagg.unmasking import (
     AttemptSecrets,

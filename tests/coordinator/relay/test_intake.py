@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.intake import Intake
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.relay.intake import Intake
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import ContentConflictError, Store
 from crypto.errors import FrameError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.handing_out import HandingOut, packed
+from coordinator.relay.handing_out import HandingOut, packed
 from coordinator.storage.spool import SUM_FILE, Spool
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
