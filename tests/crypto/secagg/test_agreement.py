@@ -219,6 +219,19 @@ def test_a_missing_or_foreign_greeting_is_refused_by_name(silos, gather, hall):
         again["west"].meet(second, "west", again["west"].greet(second, "west").secrets, replayed)
 
 
+def test_the_trust_that_is_given_judges_the_roster(hall, foreign):
+    keys, roster, said = hall
+    strangers = Trust(foreign("north").authority_pem)
+    for act in (
+        lambda: keys["south"].greet(roster, "south", strangers),
+        lambda: keys["south"].meet(roster, "south", said["south"].secrets, notes_of(said), strangers),
+        lambda: keys["south"].call(roster, "south", strangers),
+        lambda: keys["south"].answer(roster, "south", "north", b"", strangers),
+    ):
+        with pytest.raises(CertificateError, match="not issued by"):
+            act()
+
+
 def test_a_greeting_that_swaps_whom_it_is_for_is_refused(hall):
     keys, roster, said = hall
     note = said["north"].note

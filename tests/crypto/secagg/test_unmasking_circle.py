@@ -108,7 +108,10 @@ def test_who_deals_reaches_everybody_by_a_call(met):
         deal(KEYS, pairs["silo-3"], "silo-3", roster, SeededEntropy(1))
     with pytest.raises(SealError, match="another roster or dealer"):
         take(package, pairs["silo-2"], "silo-2", "silo-3", roster)
+    with pytest.raises(SealError, match="another member"):
+        take(package, PairSecrets({"hub": bytes(32)}), "silo-2", "hub", roster)
     assert "secrets=PairSecrets(secret)" in repr(call)
+    assert with_call(b"ab", b"c") == b"\0\0\0\2abc"
 
 
 def test_a_call_is_signed_for_its_roster_and_its_reader(met):
