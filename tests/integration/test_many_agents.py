@@ -1,4 +1,4 @@
-"""A study of 32 real agents: four are killed at tasks, of whom one never comes back, and one has a slow link.
+"""Studies of 32 and 66 real agents, of whom some are killed at tasks, one never comes back, and one has a slow link.
 
 Real processes over mutual TLS. Who is killed comes back when the coordinator has given it up, and catches up.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from crypto.secagg.dealt.bundles import MAX_SIGNATURE, body_bytes
 from policies.documents.study import Study
 from policies.ledger.ledger import read_ledger
+from policies.plan.release import plan
 from protos.messages import Tensor
-from protos.steps import Task
+from protos.steps import Note, Task
 from support.bad_link import bad_link
 from support.certificates import make_authority
 from support.moving_clock import LIMITS
@@ -28,13 +30,16 @@ FALLS = {
     "silo-20": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 3),
 }
 MEGABYTES = 1_000_000
+LARGE = tuple(f"silo-{number:02}" for number in range(66))
+"""So many stand on a circle. With six that may be missing and one that may be hostile, each has 16 neighbours."""
+HOLDERS = 17
 
 
-def study() -> Study:
-    """Four rounds of every kind of sum."""
-    fields = {"name": "crowd", "silos": list(SILOS), "min_silos": 17, "deadlines": LIMITS, "personal": None}
+def study(silos: tuple[str, ...], min_silos: int, domain_rounds: int) -> Study:
+    """One round more than `domain_rounds`, with every kind of sum."""
+    fields = {"name": "crowd", "silos": list(silos), "min_silos": min_silos, "deadlines": LIMITS, "personal": None}
     document = study_document(**fields)
-    heads = {"pooled_rounds": 1, "domain_rounds": 3, "pooled_noise": 30.0, "domain_noise": 30.0}
+    heads = {"pooled_rounds": 1, "domain_rounds": domain_rounds, "pooled_noise": 30.0, "domain_noise": 30.0}
     document["heads"] = {**document["heads"], **heads}
     document["encoder"] = {**document["encoder"], "steps": 1, "sampling_rate": 1.0, "noise": 30.0}
     return Study.model_validate(document)
@@ -54,7 +59,7 @@ class Crowd(PartyFederation):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_thirty_two_agents_finish_though_some_fall_and_one_is_slow(tmp_path):
-    of = study()
+    of = study(SILOS, 17, 3)
     credentials = credentials_of(make_authority(tmp_path / "consortium"), of)
     (tmp_path / "federation").mkdir()
     with bad_link(1, stall_every=MEGABYTES, cut_every=2 * MEGABYTES) as link:
@@ -77,3 +82,29 @@ def test_thirty_two_agents_finish_though_some_fall_and_one_is_slow(tmp_path):
         assert len(charged) == len(set(charged)), "nothing is charged twice"
     received = [tuple(one[key] for key in ("silo", "round", "slot")) for one in federation.entries(HUB, "received")]
     assert len(received) == len(set(received)), "and nothing sent twice"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_sixty_six_agents_on_a_circle_finish_though_one_falls_and_another_goes(tmp_path):
+    of, gone = study(LARGE, 60, 1), "silo-07"
+    falls = {
+        gone: TaskCrash("told", Task.CONTRIBUTE, Tensor.HEADS, 1),
+        "silo-20": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 1),
+    }
+    credentials = credentials_of(make_authority(tmp_path / "consortium"), of)
+    (tmp_path / "federation").mkdir()
+    federation = PartyFederation(tmp_path / "federation", of, credentials, doomed=falls, gone=frozenset({gone}))
+    status = federation.run()
+    assert status.state == "finished", status.why
+    assert {time.attempt for time in status.times} == {1}
+    assert federation.killed == set(falls)
+    stayed = [silo for silo in LARGE if silo != gone]
+    assert {federation.entries(silo, "study over")[0]["outcome"] for silo in stayed} == {"finished"}
+    studies = [federation.root / silo / "state" / "studies" / of.digest for silo in stayed]
+    assert len({(folder / f"model-{of.rounds}.safetensors").read_bytes() for folder in studies}) == 1
+    shares = [one for one in status.uploads if one.kind == Note.SHARES]
+    assert {one.round for one in shares} == set(range(of.rounds + 2))
+    for one in shares:
+        largest = body_bytes(len(plan(of).round(one.round)), HOLDERS) + MAX_SIGNATURE
+        assert 0 < one.bytes <= largest * len(LARGE), "notes are for neighbours"
