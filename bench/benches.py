@@ -246,6 +246,14 @@ BENCHES: Final = (
         _ONE_CORE,
     ),
     Bench(
+        "crowd",
+        "bench.speed.crowd",
+        "A sum of a thousand silos on a circle, in one process: that it opens, and what it costs a silo",
+        "10 minutes",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "revocation",
         "bench.speed.revocation",
         "Seconds from a revocation to the coordinator's first refusal",

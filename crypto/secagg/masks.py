@@ -1,9 +1,9 @@
 """The masks that cover one silo's upload, and those that must be taken off the survivors' sum. Silos only.
 
-Guarantees: each upload is covered by key streams that the coordinator cannot know, even together with all other silos
-but one. The streams that survivors share cancel in their sum, bit for bit. `Unmasking` takes off the rest: the
-survivors' own streams, their streams towards those who dropped out, and, in the integer rings, one group pad for each
-survivor, which hides even the sum (docs/design/sums.md, "Masks"; Bonawitz et al., CCS 2017). The silo's
+Guarantees: each upload is covered by key streams that the coordinator cannot know, even together with all participants
+whose masks lie on it but one. The streams that survivors share cancel in their sum, bit for bit. `Unmasking` takes off
+the rest: the survivors' own streams, their streams towards those who dropped out, and, in the integer rings, one group
+pad for each survivor, which hides even the sum (docs/design/sums.md, "Masks"; Bonawitz et al., CCS 2017). The silo's
 durable store makes sure that no label is used twice, since two uploads under one label would leak their difference.
 `unmasking` makes sure that the secrets of an `Unmasking` are those that were committed to.
 

@@ -2,8 +2,9 @@
 
 Guarantees: T silos that signed a `VoidPromise` have revealed nothing for a tensor in the attempts up to `through`, and
 never will. T silos are needed to open a sum, and 2T > N + t, so a sum of these attempts was not opened and never will
-be. A list that was signed there binds nobody any more (docs/design/sums.md, "Voided lists"). The silo's durable store
-makes sure that who has revealed does not sign, and that who has signed does not reveal.
+be. (On a circle fewer are needed, but more than are left: `circle`.) A list that was signed there binds nobody any more
+(docs/design/sums.md, "Voided lists"). The silo's durable store makes sure that who has revealed does not sign, and that
+who has signed does not reveal.
 """
 
 from __future__ import annotations
