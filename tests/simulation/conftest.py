@@ -15,7 +15,7 @@ def _default_logging():
     structlog.reset_defaults()
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _small_circles():
     """Elsewhere a circle is sparse above 64 silos; here it is wherever few may be missing of five or more."""
     with pytest.MonkeyPatch.context() as patch:
