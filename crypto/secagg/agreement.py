@@ -126,11 +126,14 @@ class Roster:
 
     def entry(self, name: str) -> RosterEntry:
         """Return the member of that name. Raises `RosterRefused` if there is none."""
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
+        if (entry := self._by_name.get(name)) is not None:
+            return entry
         msg = f"{name!r} is no member of this roster; the coordinator must name only members"
         raise RosterRefused(msg)
+
+    @cached_property
+    def _by_name(self) -> dict[str, RosterEntry]:
+        return {entry.name: entry for entry in self.entries}
 
     def verify(self, trust: Trust, *, now: datetime | None = None) -> None:
         """Check that the authority certified each entry as the silo of that name, and that this silo signed its keys.

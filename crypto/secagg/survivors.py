@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, RosterRefused, SignatureRefused
@@ -83,8 +84,17 @@ class SurvivorList:
             msg = "survivors must be two or more silos, sorted by name, each once; the coordinator must send them so"
             raise RosterRefused(msg)
 
+    @cached_property
+    def among(self) -> frozenset[str]:
+        """The names, to look one up."""
+        return frozenset(self.names)
+
     def to_sign(self) -> bytes:
         """Return the bytes that a silo signs: attempt, tensor, shares notes and names."""
+        return self._bytes
+
+    @cached_property
+    def _bytes(self) -> bytes:
         return canonical("survivors", self.attempt.canonical(), self.tensor, self.notes, *self.names)
 
     def signed_by(

@@ -345,9 +345,10 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     dropped: dict[str, dict[str, bytes]] = {}
     needed = roster.circle.shares(threshold)
     for bundle in held:
-        given = {sender: shares[bundle.owner] for sender, shares in revealed.items() if bundle.owner in shares}
+        holders = [name for name in bundle.commitments[_spot(bundle, survivors)] if name in revealed]
+        given = {holder: revealed[holder][bundle.owner] for holder in holders}
         secret = _combine(bundle, survivors, given, needed)
-        if bundle.owner in survivors.names:
+        if bundle.owner in survivors.among:
             own[bundle.owner] = secret
         else:
             seeds = _withdraw(bundle, survivors, secret)
@@ -396,7 +397,7 @@ def _held(
 
 def _spot(bundle: ShareBundle, survivors: SurvivorList) -> Spot:
     """Return which secret of the bundle's owner the survivors reveal. It is always only one of the two."""
-    return survivors.tensor, "own" if bundle.owner in survivors.names else "key"
+    return survivors.tensor, "own" if bundle.owner in survivors.among else "key"
 
 
 def _fits(bundle: ShareBundle, spot: Spot, holder: str, value: bytes) -> bool:
@@ -421,7 +422,7 @@ def _open_reveal(
     of_sender = [bundle for bundle in held if sender in bundle.commitments[_spot(bundle, survivors)]]
     end = SHARE_BYTES * len(of_sender) + WORD_BYTES
     plain = open_under(derive(keys.group, context), blob, context, "reveal")
-    if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
+    if sender not in survivors.among or not end < len(plain) <= end + MAX_SIGNATURE:
         msg = f"the reveal of {sender!r} has a wrong length, or the silo is no survivor; its shares cannot be used"
         raise RecoveryRefused(msg)
     pieces = Pieces(plain, 0)
