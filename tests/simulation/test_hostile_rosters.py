@@ -189,9 +189,20 @@ def test_on_a_circle_no_two_sums_are_opened_though_few_reveal_and_the_rest_void(
     assert found["voided"], found
 
 
+def revealed_by_one_and_voided(adversary):
+    """All sign one list and one reveals for it; then the rest void it, and sign and reveal for another."""
+    one = EIGHT[2]
+    rest = tuple(name for name in EIGHT if name != one)
+    adversary.attempt(EIGHT, EIGHT, EIGHT, void=False, revealers=[one])
+    adversary.attempt(rest, rest, rest, void=True)
+    adversary.close()
+    assert adversary.voided == 1
+    return adversary.opened
+
+
 @pytest.mark.slow
-def test_the_search_finds_two_on_a_circle_where_a_single_share_is_enough(adversaries, monkeypatch):
-    """Then one that has revealed opens what all others have voided."""
+def test_on_a_circle_a_list_that_one_has_revealed_for_is_not_opened_where_the_rest_void_it(adversaries, monkeypatch):
+    """Where a single share gives a secret, it is: what that one holds and what the colluder holds are all of them."""
+    assert len(revealed_by_one_and_voided(adversaries(7, "local", EIGHT)())) == 1
     monkeypatch.setattr(Circle, "shares", lambda made, needed: 1 if made.sparse else needed)
-    with pytest.raises(TwoSumsError):
-        search(adversaries(7, "local", EIGHT), 40, 8, EIGHT, few_reveal=True)
+    assert len(revealed_by_one_and_voided(adversaries(7, "local", EIGHT)())) == 2
