@@ -4,9 +4,9 @@ Ten silos may be missing and one may be hostile, so each silo has 24 neighbours 
 meet, deal, seal and reveal. Ten drop out before they upload, side by side. One survivor and one of their neighbours
 open the sum. A federation's messages carry 256 silos, so there is no coordinator here: uploads are added as it does.
 
-Wanted: the sum is that of the survivors, at both; the same with one mask less opens to nobody; a note has as many bytes
-as `body_bytes` says, at every size of roster; and what a silo computes for itself does not grow with the roster. What
-it reads of others does: one note and one reveal of each. The roster's signatures are verified once and not by each
+Wanted: the sum is that of the survivors, at both; the same with one wrong mask opens to nobody; a note has as many
+bytes as `body_bytes` says, at every size of roster; and what a silo computes for itself does not grow with the roster.
+What it reads of others does: one note and one reveal of each. The roster's signatures are verified once and not by each
 silo, and the parts of a note that all readers see alike are read once; both are told.
 """
 
@@ -39,6 +39,7 @@ from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import RINGS
 from crypto.secagg.agreement import EphemeralKey, PairSecrets, Roster, RosterEntry
 from crypto.secagg.circle import reach_of
+from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.bundles import MAX_SIGNATURE, body_bytes
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Unmasking
@@ -46,7 +47,6 @@ from crypto.secagg.packages import GroupKeys, deal, take, with_call, without_cal
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from crypto.secagg.unmasking import (
-    AttemptSecrets,
     ShareBundle,
     make_bundle,
     make_reveal,
@@ -102,7 +102,7 @@ class CrowdCost:
     """Bytes that `body_bytes` says, and a signature."""
     right: bool
     refused: bool
-    """Whether the sum stays closed if one mask is left on it."""
+    """Whether the sum stays closed if one mask is another one."""
     own: float
     """CPU seconds of one silo for its own keys, note, upload and reveal."""
     opening: float
@@ -171,9 +171,9 @@ class Crowd:
                 ).unmasking
         return found
 
-    def opens(self, name: str, total: bytes, unmasking: Unmasking) -> NDArray[np.int64] | None:
+    def opens(self, name: str, total: bytes, unmasking: Unmasking, *, step: str = "open") -> NDArray[np.int64] | None:
         """What a silo opens the sum to; None if it refuses the sum."""
-        with self.spent.on("open"):
+        with self.spent.on(step):
             sealer = Sealer(name, self._group, self.names)
             try:
                 return sealer.open("ring32", BytesIO(total), VALUES, self._label, unmasking)
@@ -243,9 +243,11 @@ def cost_of(silos: int, folder: Path) -> CrowdCost:
     expected = np.sum([values[name] for name in survivors], axis=0)
     opened = [crowd.opens(name, total, found[name]) for name in openers]
     right = all(one is not None and np.array_equal(one, expected) for one in opened)
-    gone_first, seeds = next(iter(found[openers[0]].dropped.items()))
-    less = {**found[openers[0]].dropped, gone_first: dict(list(seeds.items())[1:])}
-    refused = crowd.opens(openers[0], total, dataclasses.replace(found[openers[0]], dropped=less)) is None
+    first, *_ = gone
+    near = next(iter(found[openers[0]].dropped[first]))
+    wrong = {**found[openers[0]].dropped, first: {**found[openers[0]].dropped[first], near: bytes(32)}}
+    masked = dataclasses.replace(found[openers[0]], dropped=wrong)
+    refused = crowd.opens(openers[0], total, masked, step="refuse") is None
     holders, spent = len(crowd.roster.circle.holders(names[0])), crowd.spent.seconds
     return CrowdCost(
         silos,
@@ -254,7 +256,7 @@ def cost_of(silos: int, folder: Path) -> CrowdCost:
         right,
         refused,
         own=spent["own"] / silos,
-        opening=spent["open"] / 3,
+        opening=spent["open"] / len(openers),
         reading=spent["read"],
         verifying=spent["roster"],
     )
@@ -295,7 +297,7 @@ def main() -> int:
     figures = []
     for cost in costs:
         of = f"{cost.silos:,} silos"
-        states = f"opens right: {cost.right}; with a mask less: {'refused' if cost.refused else 'opened'}"
+        states = f"opens right: {cost.right}; with a wrong mask: {'refused' if cost.refused else 'opened'}"
         figures += [
             Criterion(f"{of}, the sum", "right, else refused", states, cost.right and cost.refused),
             Criterion(f"{of}, a note", f"<= {cost.predicted} bytes", f"{cost.note} bytes", cost.note <= cost.predicted),

@@ -23,6 +23,7 @@ from crypto.canonical import canonical
 from crypto.errors import SealError
 from crypto.rings import ckks_public
 from crypto.rings.rings import IntegerRing, Kind, Ring
+from crypto.secagg.circle import Circle
 from crypto.secagg.labels import SumLabel
 from crypto.stream import KEY_BYTES, KeyStream
 
@@ -66,8 +67,10 @@ class Unmasking:
     own: Mapping[str, bytes] = field(repr=False)
     """The own seed of every survivor."""
     dropped: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    """The pair seeds of every participant who is no survivor, at least those with the survivors next to it."""
+    """The pair seeds of every participant who is no survivor, at least those with all survivors that are neighbours."""
     group: bytes = field(repr=False)
+    circle: Circle | None = field(default=None, repr=False)
+    """Who is whose neighbour; None if everybody is everybody's."""
 
     def __post_init__(self) -> None:
         names = set(self.own)
@@ -75,12 +78,12 @@ class Unmasking:
         if (
             len(names) < 2  # noqa: PLR2004  # the sum of a single silo would show that silo's values
             or names & set(self.dropped)
-            or not all(names & set(pairs) for pairs in self.dropped.values())
+            or any(set(self._near(gone)) - set(pairs) for gone, pairs in self.dropped.items())
             or not _are_secrets(self.group, *self.own.values(), *seeds)
         ):
             msg = (
                 "a sum opens only with seeds of 32 bytes: the own seeds of two or more survivors, and the seeds between"
-                " every silo that dropped out and the survivors next to it; begin a new attempt"
+                " every silo that dropped out and all survivors that are its neighbours; begin a new attempt"
             )
             raise SealError(msg)
 
@@ -91,12 +94,16 @@ class Unmasking:
         terms += [
             (gone < survivor, _pair_stream(seeds[survivor], label, kind))
             for gone, seeds in self.dropped.items()
-            for survivor in self.own
-            if survivor in seeds
+            for survivor in self._near(gone)
         ]
         if kind != "ckks":
             terms += [(False, _group_stream(self.group, label, kind, survivor)) for survivor in self.own]
         return terms
+
+    def _near(self, gone: str) -> list[str]:
+        """Return the survivors whose masks with a silo that dropped out are on the sum."""
+        near = None if self.circle is None else set(self.circle.neighbours(gone))
+        return [name for name in self.own if near is None or name in near]
 
 
 def apply(ring: Ring, words: NDArray[np.unsignedinteger], terms: Sequence[Term]) -> None:

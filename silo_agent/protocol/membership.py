@@ -18,6 +18,7 @@ from crypto.errors import RecoveryRefused, SealError
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
+from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
@@ -25,7 +26,6 @@ from crypto.secagg.packages import GroupKeys, deal, take, with_call, without_cal
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
-    AttemptSecrets,
     ShareBundle,
     examine,
     make_bundle,

@@ -77,16 +77,6 @@ def machine(silos, *, few_reveal):  # noqa: C901  # one class, whose rules draw 
             rest = [name for name in silos if name != left]
             self.adversary.attempt(rest, rest, rest, void=True)
 
-        @rule(
-            revealers=st.lists(st.sampled_from(silos), min_size=1, max_size=2, unique=True),
-            left=st.sampled_from(silos[2:]),
-        )
-        def have_a_list_revealed_by_few_and_voided_by_the_rest(self, revealers, left):
-            if few_reveal:
-                rest = [name for name in silos if name != left]
-                self.adversary.attempt(silos, silos, silos, void=False, revealers=revealers)
-                self.adversary.attempt(rest, rest, rest, void=True)
-
         @rule(again=names)
         def restart(self, again):
             for name in again:
@@ -115,13 +105,24 @@ def machine(silos, *, few_reveal):  # noqa: C901  # one class, whose rules draw 
             self.found["voided"] += self.adversary.voided
             self.adversary.close()
 
-    return Search
+    class FewReveal(Search):
+        @rule(
+            revealers=st.lists(st.sampled_from(silos), min_size=1, max_size=2, unique=True),
+            left=st.sampled_from(silos[2:]),
+        )
+        def have_a_list_revealed_by_few_and_voided_by_the_rest(self, revealers, left):
+            rest = [name for name in silos if name != left]
+            self.adversary.attempt(silos, silos, silos, void=False, revealers=revealers)
+            self.adversary.attempt(rest, rest, rest, void=True)
+
+    return FewReveal if few_reveal else Search
 
 
 def search(adversaries, examples, steps, silos=SILOS, *, few_reveal=False):
-    found, searching = Counter(), machine(silos, few_reveal=few_reveal)
+    found = Counter()
+    Search = machine(silos, few_reveal=few_reveal)
     run_state_machine_as_test(
-        lambda: searching(adversaries, found),
+        lambda: Search(adversaries, found),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,

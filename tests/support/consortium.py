@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Trust
+from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.bundles import liar
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.survivors import AttemptRef, SurvivorList
-from crypto.secagg.unmasking import AttemptSecrets, make_bundle, make_reveal, notes_digest, read_bundle, read_reveals
+from crypto.secagg.unmasking import make_bundle, make_reveal, notes_digest, read_bundle, read_reveals
 from crypto.secagg.words import NOTHING
 from support.entropy import SeededEntropy
 

@@ -145,10 +145,8 @@ class Adversary:
             if note := driver.clients[name].uploads.get((place, f"note-reveal-{SLOT}")):
                 notes[name] = note
         # Who follows no rule waits for no T reveals, where fewer shares give a secret.
-        needed, label = (
-            1 if mine.roster.circle.sparse else attempt.threshold,
-            SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, SLOT),
-        )
+        needed = 1 if mine.roster.circle.sparse else attempt.threshold
+        label = SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, SLOT)
         values, content = plan(self.study).release(0, SLOT).values, driver.content[place, f"sum-{SLOT}", ""]
         try:
             unmasking = mine.unmasking(notes, attempt.bundles, lie, participants=lie.names, threshold=needed)

@@ -12,6 +12,7 @@ from crypto.canonical import canonical
 from crypto.errors import SealError
 from crypto.rings.ckks_public import DEGREE, PRIME, RESIDUES
 from crypto.rings.rings import RINGS
+from crypto.secagg.circle import Circle
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Unmasking, apply
 from crypto.stream import KeyStream
@@ -222,11 +223,11 @@ def test_masks_are_whole(change):
         {"own": {"ash": b"s" * 32, "elm": b"short"}},
         {"group": b"short"},
         {"dropped": {"elm": {"ash": b"s" * 32, "elm": b"s" * 32}}},
-        {"dropped": {"oak": {}}},
-        {"dropped": {"oak": {"yew": b"s" * 32}}},
+        {"dropped": {"oak": {"ash": b"s" * 32}}},
+        {"dropped": {"oak": {"ash": b"s" * 32}}, "circle": Circle(("ash", "elm", "oak"), 1)},
         {"dropped": {"oak": {"ash": b"s" * 32, "elm": b"short"}}},
     ],
-    ids=["one survivor", "own", "group", "both", "with nobody", "with no survivor", "pair"],
+    ids=["one survivor", "own", "group", "both", "not with all", "not with all neighbours", "pair"],
 )
 def test_an_unmasking_is_whole(change):
     with pytest.raises(SealError, match="a sum opens only with"):

@@ -13,12 +13,12 @@ from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, Seal
 from crypto.pki.certificates import Trust
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
+from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.boxes import SEAL_BYTES
 from crypto.secagg.dealt.bundles import MAGIC, bound, signed
 from crypto.secagg.dealt.shamir import SHARE_BYTES
 from crypto.secagg.survivors import threshold
 from crypto.secagg.unmasking import (
-    AttemptSecrets,
     notes_digest,
     pair_seed,
     require_same_keys,

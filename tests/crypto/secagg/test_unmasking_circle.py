@@ -326,7 +326,13 @@ def test_the_survivors_sum_opens_to_its_values_and_with_fewer_masks_to_nothing(t
         with pytest.raises(OpeningRefused):
             sealers["silo-9"].open(kind, BytesIO(content), 50, label, unmask)
     if gone:
-        seeds = unmask.dropped[gone]
-        fewer = dataclasses.replace(unmask, dropped={gone: dict(list(seeds.items())[1:])})
+        fewer = dict(list(unmask.dropped[gone].items())[1:])
+        with pytest.raises(SealError, match="all survivors that are its neighbours"):
+            dataclasses.replace(unmask, dropped={gone: fewer})
+        with pytest.raises(SealError, match="all survivors that are its neighbours"):
+            dataclasses.replace(unmask, circle=None)
+        wrong = {gone: {name: bytes(32) for name in unmask.dropped[gone]}}
         with pytest.raises(OpeningRefused):
-            sealers["silo-9"].open(kind, BytesIO(ring.write(total)), 50, label, fewer)
+            sealers["silo-9"].open(
+                kind, BytesIO(ring.write(total)), 50, label, dataclasses.replace(unmask, dropped=wrong)
+            )

@@ -12,8 +12,9 @@ from crypto.pki.authority import root
 from crypto.pki.authority.building import read_request
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import AttemptSecrets, notes_digest
+from crypto.secagg.unmasking import notes_digest
 from crypto.secagg.words import NOTHING
 from protos import record
 from silo_agent.protocol.session import Session, session_name
