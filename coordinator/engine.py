@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -60,7 +60,17 @@ from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.sums.adding import make_sum
 from coordinator.sums.room import require_room
-from coordinator.work import asked_in, check_fetch, check_present, check_upload, liar_of, signed_note, work_in
+from coordinator.work import (
+    asked_in,
+    check_fetch,
+    check_present,
+    check_upload,
+    forms_of,
+    liar_of,
+    signed_note,
+    work_in,
+)
+from crypto.secagg.dealt.slices import Form
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import SpoiltStatement
 from crypto.secagg.voids import VoidPromise
@@ -401,6 +411,11 @@ class Engine:
         """
         with self._lock:
             return check_fetch(self._round(place), silo, tensor, kind, of_silos)
+
+    def forms(self, place: Place, kind: str, owners: Iterable[str]) -> dict[str, Form]:
+        """Return where the slices lie in these members' notes of an attempt. Raises `WrongPhaseError`."""
+        with self._lock:
+            return forms_of(self._round(place), kind, owners)
 
     def void(self, place: Place, tensor: Tensor) -> VoidPromise:
         """Return what a silo promises that voids the tensor's lists in this attempt. Raises `WrongPhaseError`."""

@@ -340,7 +340,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Download(
         self, request: silo_pb2.DownloadRequest, context: grpc.ServicerContext
     ) -> Iterator[silo_pb2.DownloadChunk]:
-        """Send the sum, or notes of one kind, the first from a chunk on. The caller compares each list of chunks."""
+        """Send the sum, or notes of one kind, the first from a chunk on. The caller compares each list of chunks.
+
+        Greetings and shares are cut for those about whom the caller wants to read, and come from their beginning.
+        """
         silo = self._silo(context)
         place = codec.from_wire(Place, request.place)
         tensor = codec.tensor_from_wire(request.tensor)
@@ -348,10 +351,19 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         if not 0 < len(request.silos) <= MAX_SILOS:
             msg = f"download.silos: {len(request.silos)} are asked for; ask for 1 to {MAX_SILOS}"
             raise MessageError(msg)
-        for one in request.silos:
+        if len(request.about) > (MAX_SILOS if request.kind in (Note.GREETING, Note.SHARES) else 0):
+            msg = f"download.about: {len(request.about)} are named; of greetings and shares up to {MAX_SILOS} may be"
+            raise MessageError(msg)
+        for one in (*request.silos, *request.about):
             require_text(one, "download.silos")
-        found = self._engine.download(silo, place, tensor, request.kind, request.silos).values()
-        for message in self._handing_out.stream([(place, *one) for one in found], request.offset):
+        found = self._engine.download(silo, place, tensor, request.kind, request.silos)
+        stored = [(place, *one) for one in found.values()]
+        if request.about:
+            forms = self._engine.forms(place, request.kind, found)
+            stream = self._handing_out.cut(zip(stored, forms.values(), strict=True), frozenset(request.about))
+        else:
+            stream = self._handing_out.stream(stored, request.offset)
+        for message in stream:
             self._caller.name(context)
             yield message
             self._metrics.sent.labels(request.kind).inc(len(message.data) + sum(len(one.data) for one in message.more))

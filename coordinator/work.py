@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
 from coordinator.core import study as studies
@@ -14,6 +14,7 @@ from crypto.rings import rings
 from crypto.secagg import layout
 from crypto.secagg.dealt.bundles import signed
 from crypto.secagg.dealt.complaints import ShareComplaint
+from crypto.secagg.dealt.slices import Form, Layout, letter_form
 from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.documents.study import Study
 from policies.plan import quorum
@@ -63,7 +64,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         tensor=round_.tensor,
         roster=() if step.who is Who.INVITED else round_.members,
         actor=round_.actor,
-        parts=parts_for(round_, silo),
+        parts=parts_in(round_),
         why=sentence(progress.script.name),
         **{field: given(round_) for field, given in _FIELDS.items() if field in step.carries},
     )
@@ -96,22 +97,13 @@ _FIELDS: Final[dict[str, Callable[[Round], Any]]] = {
 
 
 def parts_in(round_: Round) -> tuple[Part, ...]:
-    """Return what can be fetched in the current phase. Of the shares these are only the participants'."""
+    """Return what can be fetched in the current phase, of what silos are told of. Where shares are, it is one note."""
     kinds = round_.step.fetches if round_.step else ()
-    givers = _participants(round_) if round_.phase in (Phase.CHECK, Phase.GATHER) else ("", *round_.names)
+    givers: tuple[str, ...] = ("", *round_.names)
     if round_.phase is Phase.EXAMINE and round_.complaint is not None:
         givers = (round_.complaint.owner,)
     among = frozenset(givers)
     return tuple(part for part in round_.parts if part.kind in kinds and part.silo in among)
-
-
-def parts_for(round_: Round, silo: str) -> tuple[Part, ...]:
-    """Return what a silo can fetch in the current phase. Of the greetings these are only its neighbours'."""
-    parts, circle = parts_in(round_), round_.circle
-    if not circle.sparse or round_.step is None or Note.GREETING not in round_.step.fetches:
-        return parts
-    near = frozenset(circle.neighbours(silo))
-    return tuple(part for part in parts if part.kind != Note.GREETING or part.silo in near)
 
 
 def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
@@ -142,7 +134,7 @@ def check_fetch(
     """
     check_present(round_, silo)
     given = tuple(one.part for one in round_.given) if round_.phase is Phase.RECOUNT else ()
-    due = {part.silo for part in (*parts_in(round_), *given) if part.kind == kind}
+    due = {part.silo for part in (*parts_in(round_), *given, *_by_owner(round_)) if part.kind == kind}
     for of_silo in of_silos:
         if of_silo not in due or (kind in (*OF_TENSOR, *RINGS) and tensor is not round_.tensor):
             whose = of_silo or "the coordinator"
@@ -152,6 +144,22 @@ def check_fetch(
         return {"": (str(tensor), SUM_FILE)}
     slot = str(tensor) if kind in RINGS else note_slot(kind, round_.tensor if kind in OF_TENSOR else None)
     return {of_silo: (slot, of_silo) for of_silo in of_silos}
+
+
+def _by_owner(round_: Round) -> tuple[Part, ...]:
+    """Return the notes of the kinds that are fetched by their owners' names: of shares those of the participants."""
+    kinds, among = round_.step.by_owner if round_.step else (), frozenset(_participants(round_))
+    return tuple(
+        part for part in round_.parts if part.kind in kinds and (part.silo in among or part.kind != Note.SHARES)
+    )
+
+
+def forms_of(round_: Round, kind: str, owners: Iterable[str]) -> dict[str, Form]:
+    """Return where the slices lie in a greeting or shares note of each of these members."""
+    circle = round_.circle
+    if kind == Note.GREETING:
+        return {owner: letter_form(circle.later(owner)) for owner in owners}
+    return {owner: Layout.of(map(str, round_.tensors), circle.holders(owner)).form for owner in owners}
 
 
 def liar_of(round_: Round, silo: str, confirm: Confirm, note: bytes) -> str:

@@ -63,5 +63,14 @@ class RecoveryRefused(CryptoError):
         self.culprit, self.evidence = culprit, evidence
 
 
+class NotesWanted(CryptoError):
+    """More must be read of shares notes before a sum can be opened, or it can be said why it cannot."""
+
+    def __init__(self, silos: tuple[str, ...]) -> None:
+        """`silos`: whose notes must be read whole. Of the others' notes what they have for these silos is wanted."""
+        super().__init__(f"the whole shares notes of {', '.join(silos)} must be read first")
+        self.silos = silos
+
+
 class FrameError(CryptoError):
     """Sealed bytes are malformed: wrong length, header or residue."""

@@ -20,7 +20,7 @@ from protos.bounds import Count
 from protos.messages import MAX_CHUNK, MAX_CONTENT, Message, MessageError
 
 _DOMAIN = b"fedward chunks 1"
-_HASH = 32
+HASH_BYTES = 32
 _SIZE = struct.Struct("<Q")
 
 
@@ -31,11 +31,11 @@ class ChunkList(Message):
     called: ClassVar[str | None] = "chunks"
 
     size: int
-    hashes: Annotated[bytes, Count(0, _HASH * MAX_CONTENT // MAX_CHUNK)]
+    hashes: Annotated[bytes, Count(0, HASH_BYTES * MAX_CONTENT // MAX_CHUNK)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.hashes) != _HASH * self.count:
+        if len(self.hashes) != HASH_BYTES * self.count:
             msg = f"chunks: {len(self.hashes)} bytes do not list the chunks of {self.size} bytes"
             raise MessageError(msg)
 
@@ -80,7 +80,7 @@ class ChunkList(Message):
     def has(self, offset: int, data: bytes) -> bool:
         """Whether `data` is the chunk that begins at `offset`."""
         at, rest = divmod(offset, MAX_CHUNK)
-        known = self.hashes[_HASH * at : _HASH * (at + 1)]
+        known = self.hashes[HASH_BYTES * at : HASH_BYTES * (at + 1)]
         return not rest and len(data) == min(MAX_CHUNK, self.size - offset) and hashlib.sha256(data).digest() == known
 
     def check(self, offset: int, data: bytes) -> None:

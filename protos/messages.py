@@ -307,9 +307,7 @@ class Work(Message):
             _require(fits, f"work.{field}", f"{verb} not fit the task {self.task}")
 
     def _check_parts(self, fetched: tuple[str, ...]) -> None:
-        # Shares are fetched for the round's first tensor only.
-        needed = bool(fetched) and self.task is not Task.CONTRIBUTE
-        _require(bool(self.parts) or not needed, "work.parts", f"are missing for the task {self.task}")
+        _require(bool(self.parts) or not fetched, "work.parts", f"are missing for the task {self.task}")
         _require(not self.parts or bool(fetched), "work.parts", f"are not fetched for the task {self.task}")
         named = {(part.kind, part.silo) for part in self.parts}
         _require(len(named) == len(self.parts), "work.parts", "name something twice")

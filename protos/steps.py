@@ -103,7 +103,10 @@ class Step:
     sends: Note | Reply = Reply.CONFIRMATION
     """What the silo sends at the end."""
     fetches: tuple[str, ...] = ()
-    """The kinds of what others have sent, or `SUM`. Shares are kept only until the round's first tensor is done."""
+    """The kinds of what others have sent, or `SUM`. The work names each, with its digest."""
+    by_owner: tuple[Note, ...] = ()
+    """The kinds of notes of which the silo fetches its own slices, by their owners' names. What the owners have signed
+    says whether these are right, so the work names none."""
     carries: tuple[str, ...] = ()
     """The fields of `protos.messages.Work` that belong to this step, beside those of every step."""
     needs: tuple[Need, ...] = ()
@@ -142,8 +145,16 @@ STEPS: Final[Mapping[Task, Step]] = {
         Step(Task.DECIDE, Who.INVITED, "offer", sends=Reply.ANSWER, carries=("spoilt",)),
         Step(Task.VOID, Who.PRESENT, "open", carries=("tensor",)),
         Step(Task.GREET, Who.PRESENT, "keys", sends=Note.GREETING, complains=True),
-        Step(Task.DEAL, Who.ACTOR, "keys", sends=Note.KEYS, fetches=(Note.GREETING,), complains=True),
-        Step(Task.TAKE, Who.PRESENT, "keys", fetches=(Note.GREETING, Note.KEYS), complains=True, judged=True),
+        Step(Task.DEAL, Who.ACTOR, "keys", sends=Note.KEYS, by_owner=(Note.GREETING,), complains=True),
+        Step(
+            Task.TAKE,
+            Who.PRESENT,
+            "keys",
+            fetches=(Note.KEYS,),
+            by_owner=(Note.GREETING,),
+            complains=True,
+            judged=True,
+        ),
         Step(Task.SHARE, Who.ACTOR, "open", sends=Note.MODEL, needs=(Need.KEYS, Need.MODEL)),
         Step(
             Task.CATCH_UP,
@@ -161,7 +172,7 @@ STEPS: Final[Mapping[Task, Step]] = {
             Task.CHECK,
             Who.PRESENT,
             "keys",
-            fetches=(Note.SHARES,),
+            by_owner=(Note.SHARES,),
             carries=("participants",),
             needs=(Need.KEYS,),
             complains=True,
@@ -172,7 +183,7 @@ STEPS: Final[Mapping[Task, Step]] = {
             Who.PRESENT,
             "train",
             sends=Reply.TENSOR,
-            fetches=(Note.SHARES,),
+            by_owner=(Note.SHARES,),
             carries=(*_SUMMED, "void"),
             needs=(Need.KEYS, Need.MODEL),
         ),
@@ -183,6 +194,7 @@ STEPS: Final[Mapping[Task, Step]] = {
             Who.PRESENT,
             "open",
             fetches=(SUM, Note.REVEAL),
+            by_owner=(Note.SHARES,),
             carries=(*_ADDED, "uploads"),
             judged=True,
             changes_model=True,

@@ -19,12 +19,15 @@ from crypto.pki.certificates import Credential
 from crypto.rings import ckks_public
 from crypto.rings.rings import ring_of
 from crypto.secagg.circle import Circle, reach_of
-from crypto.secagg.dealt.bundles import MAGIC, body_bytes, to_sign
+from crypto.secagg.dealt.bundles import assemble, to_sign
+from crypto.secagg.dealt.slices import CIPHERTEXT_BYTES, HASH_BYTES, Layout, letter_form
 from crypto.secagg.holding import Holding
 from crypto.secagg.layout import SHARE_BYTES, sealed_values
 from crypto.secagg.survivors import AttemptRef, roster_digest
+from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
+from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Place, Tensor, UploadHeader, Work
@@ -33,8 +36,6 @@ from silo_agent.protocol.client import AskedToStop, CallRefused, Client
 
 ENDS: Final = 200
 """Bytes of a note besides what it has for each silo: what it begins with, a word, a signature."""
-CIPHERTEXT_BYTES: Final = 1088
-"""Of ML-KEM-768: for each later neighbour in a greeting, and on a circle for each silo beside the dealt keys."""
 WRAP_BYTES: Final = 60
 """Of dealt keys for each silo."""
 CKKS_BYTES: Final = 13_900
@@ -49,12 +50,15 @@ class LightSilo(threading.Thread):
         super().__init__(name=credential.identity.name, daemon=True)
         self._credential, self._study, self._folder, self._stopped = credential, study, folder, stop
         self._session = os.urandom(16).hex()
+        key = hashlib.sha256(credential.certificate_pem).digest()
+        # Offered once for a study, as agents do, so that a roster that stays the same is greeted once.
+        self._member = Member(self.name, credential.certificate_pem, key, key * 37, credential.sign(key))
         self._client = Client(address, credential, self._session, stop, lambda _: None)
         self._model = self._committed = ""
         self._round = 0
         self._shared: Place | None = None
         """Where it has fetched the others' shares."""
-        self.fault = ""
+        self.fault, self.fetched = "", 0
 
     def run(self) -> None:
         """Do what is asked until the study is over."""
@@ -97,23 +101,28 @@ class LightSilo(threading.Thread):
     def _answer(self, place: Place) -> None:
         self._committed = self._model if place.round > self._round else self._committed
         self._model, self._round = self._committed, place.round
-        key = hashlib.sha256(self._credential.certificate_pem).digest()
-        member = Member(self.name, self._credential.certificate_pem, key, key * 37, self._credential.sign(key))
-        self._client.answer(Answer(place, self._session, member=member, model=self._model))
+        self._client.answer(Answer(place, self._session, member=self._member, model=self._model))
 
     def _fetch(self, work: Work, place: Place) -> dict[str, str]:
-        """Fetch all that is offered; return what names the last content of each kind. Shares are fetched once."""
+        """Fetch all that is offered; return what names the last content of each kind. Own shares are fetched once."""
         last = {}
+        if Note.SHARES in STEPS[work.task].by_owner and self._shared != place:
+            self._fetch_slices(place, Note.SHARES, work.participants)
+            self._shared = place
+        if Note.GREETING in STEPS[work.task].by_owner:
+            self._fetch_slices(place, Note.GREETING, self._circle(work).earlier(self.name))
         for kind in dict.fromkeys(part.kind for part in work.parts):
-            if kind == Note.SHARES and self._shared == place:
-                continue
-            self._shared = place if kind == Note.SHARES else self._shared
             wanted = [(part, self._folder / f"{kind}-{part.silo}") for part in work.parts if part.kind == kind]
             self._client.download(place, work.tensor, wanted)
             for part, path in wanted:
                 path.unlink()
                 last[kind] = part.sha256
+                self.fetched += part.size
         return last
+
+    def _fetch_slices(self, place: Place, note: Note, owners: tuple[str, ...]) -> None:
+        limit = note_limit(self._study, place.round, note)
+        self.fetched += sum(map(len, self._client.notes(place, note, owners, (self.name,), limit).values()))
 
     def _confirm(self, work: Work, place: Place, fetched: dict[str, str]) -> None:
         task, signature, content, vouch = work.task, b"", "", b""
@@ -141,10 +150,9 @@ class LightSilo(threading.Thread):
         if note is Note.SHARES:
             return self._shares(work, place)
         circle = self._circle(work)
-        later = sum(name > self.name for name in circle.neighbours(self.name))
         wrapped = WRAP_BYTES + (CIPHERTEXT_BYTES if circle.sparse else 0)
         sizes = {
-            Note.GREETING: ENDS + CIPHERTEXT_BYTES * later,
+            Note.GREETING: letter_form(circle.later(self.name)).note,
             Note.REVEAL: ENDS + SHARE_BYTES * len(circle.holders(self.name)),
             Note.KEYS: ENDS + CKKS_BYTES + wrapped * (len(circle.names) - 1),
         }
@@ -156,8 +164,15 @@ class LightSilo(threading.Thread):
         own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in work.roster)
         attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
         tensors = [release.tensor for release in plan(self._study).round(place.round)]
-        body = MAGIC.ljust(body_bytes(len(set(tensors)), len(circle.holders(self.name))), b"x")
-        return body + self._credential.sign(to_sign(attempt, self.name, tensors, circle.shares(needed), body))
+        layout = Layout.of(tensors, circle.holders(self.name))
+        return assemble(
+            bytes(HASH_BYTES),
+            NOTHING,
+            [bytes(HASH_BYTES)] * 2 * len(layout.tensors),
+            {name: bytes(layout.slice) for name in layout.holders},
+            {tensor: bytes(layout.deposit) for tensor in layout.tensors},
+            lambda head: self._credential.sign(to_sign(attempt, self.name, tensors, circle.shares(needed), head)),
+        )
 
     def _circle(self, work: Work) -> Circle:
         study = self._study

@@ -124,6 +124,7 @@ def wire_figures(costs: list[WireCost]) -> list[Criterion]:
 def _of_wire(one: WireCost) -> list[Criterion]:
     spent = {name: getattr(one, name) / ROUNDS for name in MOST}
     a_round = f"a round {spent['cpu']:.1f} CPU s, {spent['written']:.0f} MB written, {spent['notes']:.1f} MB of notes"
+    a_round += f", {one.fetched / ROUNDS:.0f} MB fetched"
     seen = f"{a_round}; {one.seconds:.0f} s, {one.threads} threads, {one.memory:.0f} MiB"
     ended = one.finished and not one.faults
     fault = "" if ended else f"; {one.faults[0] if one.faults else 'it did not end'}"

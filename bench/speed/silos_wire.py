@@ -53,6 +53,8 @@ class WireCost:
     """MB that the process wrote."""
     notes: float
     """MB of notes that silos sent."""
+    fetched: float
+    """MB that silos fetched of each other's notes, and of sums."""
     threads: int
     """At most."""
     memory: float
@@ -105,7 +107,8 @@ def cost_over_the_wire(silos: int) -> WireCost:
         ended = status.state == "finished"
         notes = sum(one.bytes for one in status.uploads if one.kind not in ("ckks", "ring32", "ring64"))
     faults = tuple(member.fault for member in there.members if member.fault)
-    return WireCost(silos, ended, notes=notes / 1e6, seconds=seconds, faults=faults, **watch.seen())
+    fetched = sum(member.fetched for member in there.members) / 1e6
+    return WireCost(silos, ended, notes=notes / 1e6, fetched=fetched, seconds=seconds, faults=faults, **watch.seen())
 
 
 def cost_of_waiting(silos: int) -> WireCost:
@@ -120,7 +123,7 @@ def cost_of_waiting(silos: int) -> WireCost:
         here = sum(member.is_alive() for member in there.members)
         there.stop.set()
     faults = tuple(member.fault for member in there.members if member.fault)
-    return WireCost(silos, here == silos, notes=0.0, seconds=WAITED, faults=faults, **watch.seen())
+    return WireCost(silos, here == silos, notes=0.0, fetched=0.0, seconds=WAITED, faults=faults, **watch.seen())
 
 
 class _Created:

@@ -211,8 +211,9 @@ def _settle(state: Round, now: float) -> Outcome:
     if state.phase is Phase.OPEN and state.tensor is not None and KINDS[state.tensor].solved:
         return enter(state, Phase.SOLVE, now), effects
     if state.cursor + 1 < len(state.tensors):
-        # The participants have the shares of all tensors. Nothing else of one tensor is needed for the next.
-        state = replace(state, cursor=state.cursor + 1, parts=(), survivors=(), signatures=(), uploads=())
+        # The shares are those of all tensors. Nothing else of one tensor is needed for the next.
+        shares = tuple(part for part in state.parts if part.kind == Note.SHARES)
+        state = replace(state, cursor=state.cursor + 1, parts=shares, survivors=(), signatures=(), uploads=())
         state, spared = _gather(state, now)
         return state, [*effects, *spared]
     state = replace(state, vouches=vouching.vouched(state))

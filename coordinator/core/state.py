@@ -274,7 +274,8 @@ class Round:
     """Number of silos that must stay so that the sums can be opened. It is known once the roster is."""
     done: frozenset[str] = frozenset()
     parts: tuple[Part, ...] = ()
-    """What silos may fetch: all notes of the attempt until the first tensor is done, then the current tensor's."""
+    """What silos may fetch: all notes of the attempt until the first tensor is done, then shares and the current
+    tensor's."""
     losses: tuple[Loss, ...] = ()
     participants: tuple[str, ...] = ()
     """The silos that were present when the current tensor's gathering began."""

@@ -1,4 +1,4 @@
-"""What a silo fetches in a phase, as one stream: the sum, or notes of one kind.
+"""What a silo fetches in a phase, as one stream: the sum, or notes of one kind, whole or cut for whom they concern.
 
 The list of its chunks comes with each content's first message. Contents are read chunk by chunk, so a stream holds a
 few chunks in memory whatever it sends.
@@ -7,10 +7,12 @@ few chunks in memory whatever it sends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from itertools import chain
 
 from coordinator.storage.shelf import Shelf, Stored
 from coordinator.storage.spool import Spool
+from crypto.secagg.dealt.slices import Form
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import MAX_CHUNK, MessageError
 from protos.v1 import silo_pb2
@@ -27,6 +29,11 @@ class HandingOut:
         contents = (self._content(one, 0 if number else offset) for number, one in enumerate(found))
         return packed(chain.from_iterable(contents))
 
+    def cut(self, found: Iterable[tuple[Stored, Form]], about: frozenset[str]) -> Iterator[silo_pb2.DownloadChunk]:
+        """Yield these notes, each cut for some silos (`crypto.secagg.dealt.slices`)."""
+        notes = (self._shelf.cut(stored, form, about) for stored, form in found)
+        return packed(chain.from_iterable(map(_chunks, notes)))
+
     def _content(self, stored: Stored, offset: int) -> Iterator[silo_pb2.DownloadChunk]:
         small = self._shelf.get(stored)
         if small is not None:
@@ -42,6 +49,14 @@ class HandingOut:
             offset, hashes = offset + len(data), b""
         if hashes:
             yield silo_pb2.DownloadChunk(offset=offset, hashes=hashes)
+
+
+def _chunks(data: bytes) -> Iterator[silo_pb2.DownloadChunk]:
+    """Yield what is in memory as a content of its own."""
+    pieces = [data[at : at + MAX_CHUNK] for at in range(0, len(data), MAX_CHUNK)]
+    hashes = b"".join(sha256(piece).digest() for piece in pieces)
+    for number, piece in enumerate(pieces):
+        yield silo_pb2.DownloadChunk(offset=number * MAX_CHUNK, data=piece, hashes=b"" if number else hashes)
 
 
 def packed(pieces: Iterable[silo_pb2.DownloadChunk]) -> Iterator[silo_pb2.DownloadChunk]:

@@ -8,13 +8,15 @@ files of n notes would be opened n^2 times in a phase.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator.storage.spool import Spool
+from crypto.secagg.dealt.slices import Cutting, Form
+from policies.plan.note_sizes import MAX_NOTE
 from protos.chunks import ChunkList
-from protos.messages import MAX_CHUNK, Place
+from protos.messages import MAX_CHUNK, MessageError, Place
 
 MOST: Final = 32 << 20
 """Bytes that are kept: a roster's largest notes of one kind, some times over."""
@@ -24,10 +26,12 @@ Stored = tuple[Place, str, str]
 
 @dataclass(frozen=True)
 class ShelvedContent:
-    """A content of one chunk or none."""
+    """A content of one chunk or none, or a note that is cut."""
 
     data: bytes = field(repr=False)
     chunks: ChunkList
+    cuttings: dict[Form, Cutting] = field(default_factory=dict, repr=False, compare=False)
+    """The note's cutting, once somebody has read a slice of it. A note has one form."""
 
 
 class Shelf:
@@ -44,12 +48,31 @@ class Shelf:
 
     def get(self, stored: Stored) -> ShelvedContent | None:
         """Return a content that is complete; None if it has more than one chunk. Raises OSError, if it is gone too."""
+        return self._get(stored, MAX_CHUNK)
+
+    def cut(self, stored: Stored, form: Form, about: Collection[str]) -> bytes:
+        """Return a complete note of this form, cut for some silos.
+
+        Raises OSError, if it is gone, and `MessageError` for what is no note by its length.
+        A note of another length comes as it is: whoever reads it sees that it is none, and whose it is.
+        """
+        content = self._get(stored, MAX_NOTE)
+        if content is None:
+            msg = f"the note of {stored[2]} is larger than any note"
+            raise MessageError(msg)
+        if len(content.data) != form.note:
+            return content.data
+        if form not in content.cuttings:
+            content.cuttings[form] = Cutting(content.data, form)
+        return content.cuttings[form].cut(about)
+
+    def _get(self, stored: Stored, most: int) -> ShelvedContent | None:
         with self._guard:
             kept = self._kept.get(stored)
         if kept is not None:
-            return kept
+            return kept if len(kept.data) <= most else None
         path = self._spool.complete(*stored)
-        if self._spool.length(path) > MAX_CHUNK:
+        if self._spool.length(path) > most:
             return None
         chunks = self._spool.chunk_list(self._spool.chunks(*stored)) or ChunkList.of(path)
         read = ShelvedContent(path.read_bytes(), chunks)

@@ -29,13 +29,10 @@ from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.pki.reading import parse_certificate, subject_of
 from crypto.secagg.circle import Circle
+from crypto.secagg.dealt.slices import HASH_BYTES, Form, Tree, closed, letter_form, root_by, signature_in
 from crypto.secagg.survivors import roster_digest
 from crypto.stream import KEY_BYTES, derive
 
-MAX_SIGNATURE = 72
-"""Longest DER form of an ECDSA P-256 signature. Each signed note ends with a signature."""
-
-_CIPHERTEXT = 1088
 _PRIVATE_BYTES = 32
 _SEED_BYTES = 64
 _DIGEST = 32
@@ -51,8 +48,8 @@ class _Letter:
     purpose: str
 
 
-_GREETING = _Letter(b"fedward greet 1\0", "greeting", "pair")
-_CALL = _Letter(b"fedward call 1\0\0", "call", "call")
+_GREETING = _Letter(b"fedward greet 2\0", "greeting", "pair")
+_CALL = _Letter(b"fedward call 2\0\0", "call", "call")
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,8 @@ class Greeting:
     """What one silo sends to its neighbours with later names, and what it keeps for itself."""
 
     note: bytes
-    """Magic (16), one ML-KEM-768 ciphertext (1088) for each later neighbour in the roster's order, signature (DER)."""
+    """Magic (16), signature with its length (73), one ML-KEM-768 ciphertext (1088) for each later neighbour in the
+    roster's order. The signature is over the root of the ciphertexts (`dealt.slices`)."""
     secrets: bytes = field(repr=False)
     """For `EphemeralKey.meet` alone: the roster's digest (32), the pair secret (32) with each of these. Secret."""
 
@@ -205,7 +203,7 @@ class Call:
     """What the silo that deals a roster's keys sends to all other members, and the secrets that it shares by it."""
 
     note: bytes
-    """Magic (16), one ML-KEM-768 ciphertext (1088) for each other member in the roster's order, signature (DER)."""
+    """Magic (16), signature (73), one ML-KEM-768 ciphertext (1088) for each other member, as in a greeting."""
     secrets: PairSecrets
     """With each other member, for this call alone."""
 
@@ -257,7 +255,7 @@ class EphemeralKey:
         """
         trust = trust or self._credential.trust
         self._check(roster, me, trust)
-        note, secrets = self._write(_GREETING, roster, me, _later(roster, me))
+        note, secrets = self._write(_GREETING, roster, me, roster.circle.later(me))
         return Greeting(note, b"".join([bytes.fromhex(roster.digest), *secrets.values()]))
 
     def meet(
@@ -271,16 +269,15 @@ class EphemeralKey:
         """
         trust = trust or self._credential.trust
         self._check(roster, me, trust)
-        later = _later(roster, me)
+        later = roster.circle.later(me)
         if len(own) != _DIGEST + KEY_BYTES * len(later) or own[:_DIGEST] != bytes.fromhex(roster.digest):
             msg = "the stored greeting is for another roster; greet this roster first"
             raise SealError(msg)
         cuts = range(_DIGEST, len(own), KEY_BYTES)
         secrets = {name: own[cut : cut + KEY_BYTES] for cut, name in zip(cuts, later, strict=True)}
-        for name in roster.circle.neighbours(me):
-            if name < me:
-                note, readers = greetings.get(name, b""), _later(roster, name)
-                secrets[name] = self._read(_GREETING, roster, me, name, note, readers, trust)
+        for name in roster.circle.earlier(me):
+            note, readers = greetings.get(name, b""), roster.circle.later(name)
+            secrets[name] = self._read(_GREETING, roster, me, name, note, readers, trust)
         return PairSecrets(secrets)
 
     def call(self, roster: Roster, me: str, trust: Trust | None = None) -> Call:
@@ -322,8 +319,9 @@ class EphemeralKey:
                 raise RosterRefused(msg, other.name) from None
             ciphertexts.append(ciphertext)
             secrets[other.name] = self._secret(letter, roster, me, other, kem_secret, ciphertext)
-        signature = self._credential.sign(_message(letter, roster, me, ciphertexts))
-        return b"".join([letter.magic, *ciphertexts, signature]), secrets
+        root = Tree(dict(zip(readers, ciphertexts, strict=True))).root
+        signature = self._credential.sign(_message(letter, roster, me, root))
+        return b"".join([closed(letter.magic, signature), *ciphertexts]), secrets
 
     def _read(  # noqa: PLR0917  # a note, and what it is a note of
         self,
@@ -335,19 +333,20 @@ class EphemeralKey:
         readers: tuple[str, ...],
         trust: Trust,
     ) -> bytes:
-        """Return the secret that the sender of a note shares with this silo, which is one of its readers."""
-        entry, begin = roster.entry(sender), len(letter.magic)
-        end = begin + _CIPHERTEXT * len(readers)
-        if not end < len(note) <= end + MAX_SIGNATURE or not note.startswith(letter.magic):
+        """Return the secret that the sender of a note shares with this silo, which is one of its readers.
+
+        The note is whole, or cut for this silo.
+        """
+        entry, form = roster.entry(sender), letter_form(readers)
+        if len(note) not in (form.note, form.cut((me,))) or not note.startswith(letter.magic):
             msg = f"the {letter.name} of {sender!r} is missing, cut or of another version; have it sent again"
             raise RosterRefused(msg, sender)
-        ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(begin, end, _CIPHERTEXT)]
+        ciphertext, root = _slice_of(note, form, me)
         try:
-            entry.verify(trust, _message(letter, roster, sender, ciphertexts), note[end:])
+            entry.verify(trust, _message(letter, roster, sender, root), signature_in(note, len(letter.magic)))
         except SignatureRefused:
             msg = f"the {letter.name} of {sender!r} was not signed by that silo for this roster; have it sent again"
             raise SignatureRefused(msg, sender) from None
-        ciphertext = ciphertexts[readers.index(me)]
         return self._secret(letter, roster, me, entry, self._kem.decapsulate(ciphertext), ciphertext)
 
     def _secret(  # noqa: PLR0917  # the two halves of a secret, and whose it is
@@ -384,13 +383,19 @@ def _offer_message(study: str, public: bytes, kem: bytes) -> bytes:
     return canonical("key offer", study, public, kem)
 
 
-def _message(letter: _Letter, roster: Roster, sender: str, ciphertexts: list[bytes]) -> bytes:
-    return canonical(letter.name, roster.study, bytes.fromhex(roster.digest), sender, *ciphertexts)
+def _message(letter: _Letter, roster: Roster, sender: str, root: bytes) -> bytes:
+    return canonical(letter.name, roster.study, bytes.fromhex(roster.digest), sender, root)
 
 
-def _later(roster: Roster, silo: str) -> tuple[str, ...]:
-    """Return the neighbours to which a silo sends ciphertexts. The others send theirs to it."""
-    return tuple(name for name in roster.circle.neighbours(silo) if name > silo)
+def _slice_of(note: bytes, form: Form, me: str) -> tuple[bytes, bytes]:
+    """Return the ciphertext for this silo, and the root to which it and what came with it lead."""
+    place, size = form.readers.index(me), form.slice
+    pieces = note[form.head :]
+    if len(note) == form.note:
+        every = {name: pieces[size * at : size * (at + 1)] for at, name in enumerate(form.readers)}
+        return every[me], Tree(every).root
+    path = [pieces[at : at + HASH_BYTES] for at in range(size, len(pieces), HASH_BYTES)]
+    return pieces[:size], root_by(path, place, me, pieces[:size])
 
 
 def _others(roster: Roster, silo: str) -> tuple[str, ...]:

@@ -60,6 +60,14 @@ class Circle:
         """Return the silos with which this one shares pair masks, sorted. Raises `KeyError` as `holders` does."""
         return tuple(name for name in self.holders(silo) if name != silo)
 
+    def later(self, silo: str) -> tuple[str, ...]:
+        """Return the neighbours to which a silo sends a secret in its greeting. The others send theirs to it."""
+        return tuple(name for name in self.neighbours(silo) if name > silo)
+
+    def earlier(self, silo: str) -> tuple[str, ...]:
+        """Return the neighbours whose greetings have a secret for this silo."""
+        return tuple(name for name in self.neighbours(silo) if name < silo)
+
     def shares(self, threshold: int) -> int:
         """Return how many shares give a secret in a study whose lists `threshold` silos sign."""
         return self.reach if self.sparse else threshold

@@ -9,41 +9,46 @@ in an attempt, signs one survivor list, and calls `make_reveal` only after `thre
 
 A pair seed has two owners, who may both drop out, and long-term pair secrets are never shared. Therefore each silo
 deposits its attempt's pair seeds, sealed under the attempt key. On a circle (`circle`) a silo shares its secrets among
-its neighbours and itself, and has pair seeds with its neighbours alone; everybody reads the commitments. Every silo
-commits (SHA-256 over a label and 32 random bytes or more) to everything that it deals. The two commitments to one pair
-seed are equal, so everybody can compare them.
+its neighbours and itself, and has pair seeds with its neighbours alone. Every silo commits (SHA-256 over a label and 32
+random bytes or more) to everything that it deals. The two commitments to one pair seed are equal, so they can be
+compared. A silo reads its own slice of each note (`dealt.slices`), and whole notes only where a sum cannot be opened
+without (`NotesWanted`).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
-from crypto.errors import CryptoError, RecoveryRefused, SealError, SignatureRefused
+from crypto.errors import CryptoError, NotesWanted, RecoveryRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.boxes import open_under, seal_under
 from crypto.secagg.dealt.bundles import (
-    MAGIC,
-    MAX_SIGNATURE,
     PARTS,
     Pieces,
     Published,
+    Slice,
     Spot,
+    assemble,
     commit_keys,
     commit_note_key,
     to_sign,
+    unsigned,
 )
 from crypto.secagg.dealt.bundles import bound as _bound
 from crypto.secagg.dealt.bundles import commit as _commit
 from crypto.secagg.dealt.bundles import commit_pair as _commit_pair
 from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.dealt.shamir import combine, split
+from crypto.secagg.dealt.share_bundle import ShareBundle
+from crypto.secagg.dealt.slices import HASH_BYTES, MAX_SIGNATURE
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys
@@ -53,34 +58,12 @@ from crypto.stream import KEY_BYTES, derive
 
 
 @dataclass(frozen=True)
-class ShareBundle:
-    """What this silo reads in one member's shares note. `repr` prints only its owner and kind."""
-
-    owner: str
-    attempt: AttemptRef
-    digest: bytes = field(repr=False)
-    """SHA-256 of the note."""
-    shares: Mapping[Spot, bytes] = field(repr=False)
-    """The shares that this silo holds; none if it is neither the owner nor the owner's neighbour."""
-    commitments: Mapping[Spot, Mapping[str, bytes]] = field(repr=False)
-    """Commitments by holder, each to that holder's share. The empty name has the commitment to the secret."""
-    pairs: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    """By tensor and neighbour: the commitment to the pair seed with that neighbour."""
-    deposits: Mapping[str, bytes] = field(repr=False)
-    """By tensor: the pair seeds with all neighbours in the roster's order, sealed under the attempt key."""
-    keys: bytes = field(default=b"", repr=False)
-    """Hash of the roster's keys as the owner holds them."""
-    words: Mapping[str, Word] = field(default_factory=dict, repr=False)
-    """By holder: the owner's own word, and the last that the owner has heard of each other."""
-
-
-@dataclass(frozen=True)
 class Recovered:
     """The masks on the survivors' sum, and the silos whose reveals were ignored."""
 
     unmasking: Unmasking
     ignored: tuple[str, ...]
-    """Silos whose reveals were wrong, not authentic, or for another list or other shares notes; sorted."""
+    """Silos whose reveals were not authentic, for another list or other shares notes, or shown to be wrong; sorted."""
 
 
 def pair_seed(pair: bytes, attempt: AttemptRef, tensor: str) -> bytes:
@@ -102,11 +85,13 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
 ) -> bytes:
     """Make the shares note, which shares an attempt's secrets among this silo's neighbours and this silo itself.
 
-    Layout, for k tensors in sorted order and n holders in the roster's order: magic (16); the hash of the roster's keys
-    (32); for each holder its word (89); for each holder the commitment to the key of its sealed shares (32); for each
-    tensor and part the commitments to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair
-    seeds (32 each, n - 1); for each holder its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32
-    each) sealed; signature (DER). `words` are this silo's own and those that it has heard, by name.
+    Layout, for k tensors in sorted order and n holders in the roster's order: the head; for each holder its slice; for
+    each tensor the n - 1 pair seeds (32 each) sealed. The head: magic (16); the hash of the roster's keys (32); this
+    silo's word (89); for each tensor and part the commitment to the secret (32 each); the hash of the sealed pair seeds
+    (32); the root of the slices (32); signature with its length (73). A slice: the word last heard of the holder (89);
+    the commitment to the key of its sealed shares (32); for each tensor and part the commitment to its share (32 each);
+    for each tensor the commitment to the pair seed with it (32 each); its 2k shares (33 each) sealed.
+    `words` are this silo's own and those that it has heard, by name.
     Raises `SealError` if the pair secrets are not the roster's or more shares would be needed than there are.
     """
     _require_roster(attempt, roster, pairs, me)
@@ -114,30 +99,40 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     needed = roster.circle.shares(threshold)
     tensors = sorted(secrets.own)
     note_keys = {name: _shares_key(pairs, me, name, _bound("shares", attempt, me, name)) for name in names}
-    pieces = [MAGIC, commit_keys(attempt, keys.ckks, keys.group, keys.check)]
-    pieces += [words.get(name, NOTHING).to_bytes() for name in names]
-    pieces += [commit_note_key(attempt, me, name, key) for name, key in note_keys.items()]
-    seeds = []
-    shares: dict[str, list[bytes]] = {name: [] for name in names}
+    dealt: dict[Spot, dict[str, bytes]] = {}
+    committed: list[bytes] = []
     for tensor in tensors:
         for part in PARTS:
-            secret = (secrets.own if part == "own" else secrets.keys)[tensor]
-            dealt = dict(zip(names, split(secret, needed, len(names), entropy), strict=True))
-            committed = {"": secret, **dealt}
-            pieces += [_commit(attempt, me, (tensor, part), name, value) for name, value in committed.items()]
-            for name, share in dealt.items():
-                shares[name].append(share)
-    for tensor in tensors:
-        seeds.append([pair_seed(pairs[name], attempt, tensor) for name in others])
-        pieces += [_commit_pair(attempt, tensor, seed) for seed in seeds[-1]]
+            secret, spot = (secrets.own if part == "own" else secrets.keys)[tensor], (tensor, part)
+            dealt[spot] = dict(zip(names, split(secret, needed, len(names), entropy), strict=True))
+            committed.append(_commit(attempt, me, spot, "", secret))
+    seeds = {tensor: {name: pair_seed(pairs[name], attempt, tensor) for name in others} for tensor in tensors}
+    slices = {}
     for name in names:
+        shares = {spot: of[name] for spot, of in dealt.items()}
         bound = _bound("shares", attempt, me, name)
-        pieces.append(seal_under(note_keys[name], b"".join(shares[name]), bound, entropy))
-    for tensor, deposited in zip(tensors, seeds, strict=True):
+        slices[name] = Slice(
+            word=words.get(name, NOTHING),
+            note_key=commit_note_key(attempt, me, name, note_keys[name]),
+            commitments={spot: _commit(attempt, me, spot, name, share) for spot, share in shares.items()},
+            pairs={
+                tensor: _commit_pair(attempt, tensor, of[name]) if name in of else bytes(HASH_BYTES)
+                for tensor, of in seeds.items()
+            },
+            sealed=seal_under(note_keys[name], b"".join(shares.values()), bound, entropy),
+        ).to_bytes()
+    deposits = {}
+    for tensor, of in seeds.items():
         bound = _bound("deposit", attempt, me, tensor)
-        pieces.append(seal_under(derive(secrets.keys[tensor], bound), b"".join(deposited), bound, entropy))
-    body = b"".join(pieces)
-    return body + credential.sign(to_sign(attempt, me, tensors, needed, body))
+        deposits[tensor] = seal_under(derive(secrets.keys[tensor], bound), b"".join(of.values()), bound, entropy)
+    return assemble(
+        commit_keys(attempt, keys.ckks, keys.group, keys.check),
+        words.get(me, NOTHING),
+        committed,
+        slices,
+        deposits,
+        lambda head: credential.sign(to_sign(attempt, me, tensors, needed, head)),
+    )
 
 
 def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
@@ -150,23 +145,36 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     pairs: PairSecrets,
     threshold: int,
     trust: Trust,
+    about: Collection[str] | None = None,
 ) -> ShareBundle:
     """Check a member's shares note (this silo's own too) and open the shares in it that are for this silo.
 
-    A silo that is no holder reads the commitments alone. `roster` must be verified. Raises `RecoveryRefused` without a
+    The note is whole, or cut for the silos of `about` (`slices.Cutting`). What it has for others is commitments. A silo
+    that is no holder reads these alone. `roster` must be verified. Raises `RecoveryRefused` without a
     culprit if the note is malformed or its owner did not sign it for this attempt, and with the owner as culprit if the
     owner signed shares or pair seeds that are wrong for this silo. Raises `SealError` if the pair secrets are not the
     roster's, and `CertificateError` if a certificate has expired.
     """
     _require_roster(attempt, roster, pairs, me)
-    entry, ordered, circle = roster.entry(owner), sorted(set(tensors)), roster.circle
+    entry, circle = roster.entry(owner), roster.circle
     holders = circle.holders(owner)
-    note = Published.parse(blob, owner, attempt, ordered, holders)
-    _require_signed(blob, note, entry, ordered, circle.shares(threshold), trust)
-    shares = _open_shares(note, me, pairs) if me in holders else {}
-    digest = hashlib.sha256(blob).digest()
+    note = Published.parse(blob, owner, attempt, tensors, holders, about)
+    _require_signed(note, entry, circle.shares(threshold), trust)
+    slices, ordered = note.slices, {tensor: None for tensor, _ in note.secrets}
     return ShareBundle(
-        owner, attempt, digest, shares, note.commitments, note.pairs, note.deposits, note.keys, note.words
+        owner,
+        attempt,
+        hashlib.sha256(note.head).digest(),
+        holders,
+        _open_shares(note, me, pairs) if me in slices else {},
+        {
+            spot: {"": secret, **{name: one.commitments[spot] for name, one in slices.items()}}
+            for spot, secret in note.secrets.items()
+        },
+        {tensor: {name: one.pairs[tensor] for name, one in slices.items() if name != owner} for tensor in ordered},
+        note.deposits,
+        note.keys,
+        {**{name: one.word for name, one in slices.items()}, owner: note.word},
     )
 
 
@@ -178,9 +186,9 @@ def _open_shares(note: Published, me: str, pairs: PairSecrets) -> dict[Spot, byt
         msg = f"{owner!r} committed to another key than that of this silo's shares; ask both why"
         raise RecoveryRefused(msg, owner)
     shares = note.opened(me, key)
-    if owner != me:
-        seeds = {tensor: pair_seed(pairs[owner], attempt, tensor) for tensor in note.pairs}
-        if any(note.pairs[tensor][me] != _commit_pair(attempt, tensor, seed) for tensor, seed in seeds.items()):
+    committed = {} if owner == me else note.slices[me].pairs
+    for tensor, commitment in committed.items():
+        if commitment != _commit_pair(attempt, tensor, pair_seed(pairs[owner], attempt, tensor)):
             msg = f"{owner!r} committed to another seed than the one that it shares with this silo; ask both why"
             raise RecoveryRefused(msg, owner)
     return shares
@@ -194,22 +202,17 @@ def examine(  # noqa: PLR0917  # a complaint, and what it is about
     `roster` must be verified, and the complaint's signature too. Raises `RecoveryRefused` without a culprit if the note
     is malformed, or if its owner did not sign it for the complaint's attempt: then this is not the owner's note.
     """
-    attempt, ordered = complaint.attempt, sorted(set(tensors))
     entry, holders = roster.entry(complaint.owner), roster.circle.holders(complaint.owner)
-    note = Published.parse(blob, complaint.owner, attempt, ordered, holders)
-    _require_signed(blob, note, entry, ordered, roster.circle.shares(threshold), trust)
-    return complaint.liar(blob, ordered, holders)
+    note = Published.parse(blob, complaint.owner, complaint.attempt, tensors, holders)
+    _require_signed(note, entry, roster.circle.shares(threshold), trust)
+    return complaint.liar(blob, tensors, holders)
 
 
-def _require_signed(  # noqa: PLR0917  # a note, and what it is a note of
-    blob: bytes, note: Published, entry: RosterEntry, tensors: list[str], threshold: int, trust: Trust
-) -> None:
-    message = to_sign(note.attempt, note.owner, tensors, threshold, blob[: note.signed])
+def _require_signed(note: Published, entry: RosterEntry, threshold: int, trust: Trust) -> None:
     try:
-        entry.verify(trust, message, blob[note.signed :])
+        entry.verify(trust, note.to_sign(threshold), note.signature)
     except SignatureRefused:
-        msg = f"{note.owner!r} did not sign its shares note for this attempt; have the note sent again"
-        raise RecoveryRefused(msg) from None
+        raise unsigned(note.owner) from None
 
 
 def require_same_keys(bundles: Mapping[str, ShareBundle], me: str, dealer: str) -> None:
@@ -281,8 +284,10 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     """Combine the shares that survivors revealed (`blobs`: sender -> note) into the masks that lie on their sum.
 
     `roster` must be verified. A note that cannot be used is ignored, and the result names its sender; the rest of the
-    result does not depend on which notes were ignored. `answerable` are the senders that signed these very bytes as
-    their notes. Raises `RecoveryRefused`:
+    result does not depend on which notes were ignored. A share that nothing shows to be wrong, because the secret is
+    right without it, is not looked at. `answerable` are the senders that signed these very bytes as their notes.
+    Raises `NotesWanted` if some silos have dropped out, or shares of their secrets do not combine, and not all was read
+    that concerns them. Raises `RecoveryRefused`:
 
     - without a culprit, if the arguments do not fit each other;
     - if fewer than `threshold` notes are left; its culprit is the first sender that is answerable for an ignored note;
@@ -290,11 +295,12 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
       deposit does not hold the seeds that it committed to.
     """
     held = _held(bundles, survivors, participants)
+    _require_read(held, survivors)
     revealed: dict[str, dict[str, bytes]] = {}
-    ignored = []
+    ignored, of = [], _by_holder(held)
     for sender, blob in sorted(blobs.items()):
         try:
-            shares, _ = _open_reveal(blob, sender, held, survivors, roster=roster, keys=keys, trust=trust)
+            shares, _ = _open_reveal(blob, sender, of[sender], survivors, roster=roster, keys=keys, trust=trust)
         except CryptoError:
             ignored.append(sender)
         else:
@@ -305,13 +311,17 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
             f" {', '.join(ignored) or 'none'}); wait for more reveals, or begin a new attempt"
         )
         raise RecoveryRefused(msg, next((name for name in ignored if name in answerable), ""))
+    needed = roster.circle.shares(threshold)
+    secrets: dict[str, bytes | None] = {}
+    for bundle in held:
+        given = {holder: revealed[holder][bundle.owner] for holder in bundle.holders if holder in revealed}
+        secrets[bundle.owner] = _combine(bundle, survivors, given, needed)
+    if unclear := [name for name, secret in secrets.items() if secret is None]:
+        raise NotesWanted(tuple(unclear))
     own: dict[str, bytes] = {}
     dropped: dict[str, dict[str, bytes]] = {}
-    needed = roster.circle.shares(threshold)
     for bundle in held:
-        holders = [name for name in bundle.commitments[_spot(bundle, survivors)] if name in revealed]
-        given = {holder: revealed[holder][bundle.owner] for holder in holders}
-        secret = _combine(bundle, survivors, given, needed)
+        secret = secrets[bundle.owner] or b""
         if bundle.owner in survivors.among:
             own[bundle.owner] = secret
         else:
@@ -319,6 +329,17 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
             dropped[bundle.owner] = {name: seeds[name] for name in survivors.names if name in seeds}
             _compare_pairs(bundle, bundles, survivors)
     return Recovered(Unmasking(own, dropped, keys.group, roster.circle), tuple(ignored))
+
+
+def _require_read(held: Sequence[ShareBundle], survivors: SurvivorList) -> None:
+    """Raise `NotesWanted` unless all is read that concerns the silos that have dropped out."""
+    gone = [bundle for bundle in held if bundle.owner not in survivors.among]
+    unread = {bundle.owner for bundle in gone if not bundle.whole}
+    for bundle in held:
+        near = {one.owner for one in gone if bundle.owner in one.holders and bundle.owner in survivors.among}
+        unread |= near.difference(bundle.pairs[survivors.tensor])
+    if unread:
+        raise NotesWanted(tuple(sorted(unread)))
 
 
 def words_in_reveals(  # noqa: PLR0917  # a protocol step's dataflow
@@ -331,10 +352,10 @@ def words_in_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     trust: Trust,
 ) -> dict[str, Word]:
     """Return the words of those whose reveals can be used, by sender, however few these are."""
-    held, words = _held(bundles, survivors, participants), {}
+    of, words = _by_holder(_held(bundles, survivors, participants)), {}
     for sender, blob in sorted(blobs.items()):
         with suppress(CryptoError):
-            words[sender] = _open_reveal(blob, sender, held, survivors, roster=roster, keys=keys, trust=trust)[1]
+            words[sender] = _open_reveal(blob, sender, of[sender], survivors, roster=roster, keys=keys, trust=trust)[1]
     return words
 
 
@@ -351,12 +372,21 @@ def _held(
     """Return the participants' bundles in sorted order."""
     names = sorted(set(participants))
     held = [bundles[name] for name in names if name in bundles]
-    fits = [bundle.attempt == survivors.attempt and survivors.tensor in bundle.deposits for bundle in held]
+    fits = [bundle.attempt == survivors.attempt and survivors.tensor in bundle.pairs for bundle in held]
     complete = set(survivors.names) <= set(names) and [bundle.owner for bundle in held] == names and all(fits)
     if not complete or survivors.notes != notes_digest(bundles, names):
         msg = "survivors, participants and their shares notes do not belong to one attempt; begin a new attempt"
         raise RecoveryRefused(msg)
     return held
+
+
+def _by_holder(held: Sequence[ShareBundle]) -> defaultdict[str, list[ShareBundle]]:
+    """Return the bundles of which each silo holds shares, in their order."""
+    of: defaultdict[str, list[ShareBundle]] = defaultdict(list)
+    for bundle in held:
+        for holder in bundle.holders:
+            of[holder].append(bundle)
+    return of
 
 
 def _spot(bundle: ShareBundle, survivors: SurvivorList) -> Spot:
@@ -365,13 +395,14 @@ def _spot(bundle: ShareBundle, survivors: SurvivorList) -> Spot:
 
 
 def _fits(bundle: ShareBundle, spot: Spot, holder: str, value: bytes) -> bool:
+    """Whether a share, or with an empty holder the secret, is what the owner has committed to."""
     return bundle.commitments[spot][holder] == _commit(bundle.attempt, bundle.owner, spot, holder, value)
 
 
 def _open_reveal(
     blob: bytes,
     sender: str,
-    held: Sequence[ShareBundle],
+    of_sender: Sequence[ShareBundle],
     survivors: SurvivorList,
     *,
     roster: Roster,
@@ -380,10 +411,11 @@ def _open_reveal(
 ) -> tuple[dict[str, bytes], Word]:
     """Return the sender's share of each bundle of which it holds any, by owner, and the sender's word.
 
+    `of_sender`: these bundles (`_by_holder`).
+
     Raises `CryptoError` if the note is wrong or its sender no survivor.
     """
     entry, context = roster.entry(sender), _reveal_context(survivors, sender)
-    of_sender = [bundle for bundle in held if sender in bundle.commitments[_spot(bundle, survivors)]]
     end = SHARE_BYTES * len(of_sender) + WORD_BYTES
     plain = open_under(derive(keys.group, context), blob, context, "reveal")
     if sender not in survivors.among or not end < len(plain) <= end + MAX_SIGNATURE:
@@ -393,29 +425,31 @@ def _open_reveal(
     shares, (word,) = pieces.take(SHARE_BYTES, len(of_sender)), pieces.take(WORD_BYTES, 1)
     entry.verify(trust, _reveal_message(context, [*shares, word]), plain[end:])
     for bundle, share in zip(of_sender, shares, strict=True):
-        if not _fits(bundle, _spot(bundle, survivors), sender, share):
+        spot = _spot(bundle, survivors)
+        if sender in bundle.commitments[spot] and not _fits(bundle, spot, sender, share):
             msg = f"{sender!r} revealed another share than {bundle.owner!r} dealt; its shares cannot be used"
             raise RecoveryRefused(msg, sender)
     owners = (bundle.owner for bundle in of_sender)
     return dict(zip(owners, shares, strict=True)), Word.from_bytes(word)
 
 
-def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[str, bytes], needed: int) -> bytes:
-    """Return the owner's secret from its holders' shares.
+def _combine(bundle: ShareBundle, survivors: SurvivorList, shares: Mapping[str, bytes], needed: int) -> bytes | None:
+    """Return the owner's secret from its holders' shares; None if they do not combine and nobody can tell why yet.
 
-    Every share fits its commitment, and enough are there (docs/design/sums.md, "The circle"), so a failure is the
-    dealer's fault.
+    If the whole note was read, every share fits its commitment, and enough are there (docs/design/sums.md, "The
+    circle"). Then a failure is the dealer's fault.
     """
-    holders = [name for name in bundle.commitments[_spot(bundle, survivors)] if name]
-    numbers = {holder: number for number, holder in enumerate(holders, 1)}
+    numbers = {holder: number for number, holder in enumerate(bundle.holders, 1)}
     try:
         secret = combine({numbers[holder]: share for holder, share in shares.items()}, needed)
     except SealError:
         secret = b""
-    if not _fits(bundle, _spot(bundle, survivors), "", secret):
-        msg = f"the shares that {bundle.owner!r} dealt do not combine; begin a new attempt without {bundle.owner!r}"
-        raise RecoveryRefused(msg, bundle.owner)
-    return secret
+    if _fits(bundle, _spot(bundle, survivors), "", secret):
+        return secret
+    if not bundle.whole:
+        return None
+    msg = f"the shares that {bundle.owner!r} dealt do not combine; begin a new attempt without {bundle.owner!r}"
+    raise RecoveryRefused(msg, bundle.owner)
 
 
 def _withdraw(bundle: ShareBundle, survivors: SurvivorList, key: bytes) -> dict[str, bytes]:
@@ -426,7 +460,7 @@ def _withdraw(bundle: ShareBundle, survivors: SurvivorList, key: bytes) -> dict[
         plain = open_under(derive(key, bound), bundle.deposits[tensor], bound, "deposit")
     except SealError:
         plain = b""
-    others = list(bundle.pairs[tensor])
+    others = [name for name in bundle.holders if name != owner]
     seeds = dict(zip(others, Pieces(plain, 0).take(KEY_BYTES, len(others)), strict=True))
     if any(_commit_pair(bundle.attempt, tensor, seeds[name]) != bundle.pairs[tensor][name] for name in others):
         msg = f"{owner!r} deposited other pair seeds than it committed to; begin a new attempt without {owner!r}"

@@ -292,18 +292,20 @@ class UploadStatusReply(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class DownloadRequest(_message.Message):
-    __slots__ = ("place", "tensor", "kind", "offset", "silos")
+    __slots__ = ("place", "tensor", "kind", "offset", "silos", "about")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     SILOS_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
     kind: str
     offset: int
     silos: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., silos: _Optional[_Iterable[str]] = ...) -> None: ...
+    about: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., silos: _Optional[_Iterable[str]] = ..., about: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DownloadChunk(_message.Message):
     __slots__ = ("offset", "data", "hashes", "more")

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crypto.secagg.circle import reach_of
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList, threshold
-from crypto.secagg.unmasking import ShareBundle, notes_digest
+from crypto.secagg.unmasking import notes_digest
 from crypto.secagg.voids import VoidPromise
 from policies.documents.study import Study
 from policies.plan.release import Release, plan

@@ -25,7 +25,7 @@ from crypto.pki.tls import channel_credentials
 from protos import codec
 from protos.bounds import sentence
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
-from protos.chunks import ChunkList, read_chunks
+from protos.chunks import HASH_BYTES, ChunkList, read_chunks
 from protos.messages import (
     MAX_MESSAGE,
     PROTOCOL,
@@ -39,6 +39,7 @@ from protos.messages import (
     Work,
 )
 from protos.roster import RosterMemory
+from protos.steps import Note
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.errors import SiloError
 
@@ -296,6 +297,35 @@ class Client:
 
         self._patiently(send)
 
+    def notes(
+        self, place: Place, kind: Note, owners: Sequence[str], about: Sequence[str], limit: int
+    ) -> dict[str, bytes]:
+        """Fetch notes of one kind in one stream, by owner: cut for the silos of `about`, or whole if these are none.
+
+        What they say is not checked: whoever reads one checks its owner's signature. Raises `ContentError` for one of
+        more than `limit` bytes.
+        """
+        found: dict[str, bytes] = {}
+
+        def fetch() -> None:
+            if len(found) == len(owners):
+                return  # the connection broke after the last byte
+            left = owners[len(found) :]
+            request = silo_pb2.DownloadRequest(place=codec.to_wire(place), kind=kind, silos=left, about=about)
+            stream = self._calls.Download(request, timeout=STREAM_SECONDS)
+            pieces = (piece for message in stream for piece in (message, *message.more))
+            try:
+                for owner in left:
+                    found[owner] = _receive_signed(pieces, kind, limit)
+                if next(pieces, None) is not None:
+                    msg = f"the coordinator sends more than the {kind} that were asked for"
+                    raise ContentError(msg)
+            finally:
+                stream.cancel()
+
+        self._patiently(fetch)
+        return found
+
     def download(self, place: Place, tensor: Tensor | None, wanted: Sequence[tuple[Part, Path]]) -> None:
         """Fetch what the parts announce, all of one kind, each into its file, in one stream.
 
@@ -420,6 +450,22 @@ def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator
     for data in read_chunks(content, offset):
         yield silo_pb2.UploadChunk(offset=offset, data=data)
         offset += len(data)
+
+
+def _receive_signed(stream: Iterator[silo_pb2.DownloadChunk], kind: str, limit: int) -> bytes:
+    """Return a whole content of which nothing but its kind is known. Raises `ContentError`."""
+    chunk: silo_pb2.DownloadChunk | None = next(stream, None)
+    data, left = bytearray(), 0 if chunk is None else len(chunk.hashes) // HASH_BYTES
+    while chunk is not None and chunk.data and left and chunk.offset == len(data):
+        data += chunk.data
+        left -= 1
+        if len(data) > limit:
+            break
+        if not left:
+            return bytes(data)
+        chunk = next(stream, None)
+    msg = f"the {kind} that the coordinator sends is cut, out of order or longer than {limit} bytes"
+    raise ContentError(msg)
 
 
 def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryIO) -> None:

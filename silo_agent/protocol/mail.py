@@ -1,8 +1,8 @@
 """What a silo sends to and fetches from the coordinator, by way of files: notes, shares of others, sums.
 
-Guarantees: a fetched file has the size and digest that the coordinator announced. Other silos' shares for an attempt
-stay on the disk, still sealed, until the round is committed (`state.forget_round`). Every other fetched file is erased
-once it is read. `tasks` interprets the bytes.
+Guarantees: a fetched file has the size and digest that the coordinator announced. What other silos have dealt to this
+one vouches for itself by their signatures, and stays on the disk, still sealed, until the round is committed
+(`state.forget_round`). Every other fetched file is erased once it is read. `tasks` and `shares` interpret the bytes.
 """
 
 from __future__ import annotations
@@ -64,21 +64,41 @@ class Mail:
                 for path in wanted.values():
                     path.unlink(missing_ok=True)
 
-    def receive_shares(self, work: Work, place: Place) -> None:
-        """Fetch and keep the others' shares for the attempt. Shares that were fetched before stay as they are."""
-        paths = {
-            part: self._state.received_path(place, part.kind, part.silo)
-            for part in work.parts
-            if part.kind == Note.SHARES
-        }
-        self._download(place, None, {part: path for part, path in paths.items() if not path.exists()})
+    def receive_shares(self, place: Place, owners: Sequence[str], me: str, limit: int) -> None:
+        """Fetch and keep what these silos have dealt to this one. What was fetched before stays as it is.
+
+        `limit`: most bytes of one note.
+        """
+        with own_files():
+            paths = {owner: self._state.received_path(place, Note.SHARES, owner) for owner in owners}
+            missing = [owner for owner, path in paths.items() if not path.exists()]
+            for owner, note in (self.fetch_shares(place, missing, (me,), limit) if missing else {}).items():
+                fresh = paths[owner].with_name(paths[owner].name + ".part")
+                fresh.parent.mkdir(parents=True, exist_ok=True)
+                fresh.write_bytes(note)
+                fresh.replace(paths[owner])
+
+    def fetch_shares(self, place: Place, owners: Sequence[str], about: Sequence[str], limit: int) -> dict[str, bytes]:
+        """These silos' shares notes, by owner: cut for the silos of `about`, or whole if these are none."""
+        return self._slices(place, Note.SHARES, owners, about, limit)
+
+    def fetch_greetings(self, place: Place, owners: Sequence[str], me: str, limit: int) -> dict[str, bytes]:
+        """What these silos' greetings have for this one, by owner."""
+        return self._slices(place, Note.GREETING, owners, (me,), limit)
+
+    def _slices(
+        self, place: Place, note: Note, owners: Sequence[str], about: Sequence[str], limit: int
+    ) -> dict[str, bytes]:
+        found = self._client.notes(place, note, owners, about, limit)
+        self._metrics.received.labels(note).inc(sum(map(len, found.values())))
+        return found
 
     def shares(self, place: Place, silos: Sequence[str]) -> dict[str, bytes]:
-        """The shares of these silos. Raises `OutOfTurnError` if any are missing."""
+        """What these silos have dealt to this one. Raises `OutOfTurnError` if any of it is missing."""
         paths = {silo: self._state.received_path(place, Note.SHARES, silo) for silo in silos}
         absent = sorted(silo for silo, path in paths.items() if not path.exists())
         if absent:
-            msg = f"the coordinator never offered the shares of {', '.join(absent)}; begin a new attempt"
+            msg = f"the coordinator never sent the shares of {', '.join(absent)}; begin a new attempt"
             raise OutOfTurnError(msg)
         with own_files():
             return {silo: path.read_bytes() for silo, path in paths.items()}

@@ -20,13 +20,13 @@ from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.complaints import ShareComplaint
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.holding import Holding
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys, deal, take, with_call, without_call
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
-    ShareBundle,
     examine,
     make_bundle,
     make_reveal,
@@ -107,6 +107,11 @@ class Membership:
             met = Met(self.roster.digest, greeting.note, greeting.secrets)
             self._store.greeted(met)
         return met.greeting
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """The neighbours whose greetings have a secret for this silo. The others read one in its own."""
+        return self.roster.circle.earlier(self.me)
 
     def meet(self, greetings: Mapping[str, bytes]) -> None:
         """Agree on a secret with every neighbour, from their greetings. Raises `CryptoError`."""
@@ -196,18 +201,34 @@ class Membership:
             self._store.shared(shared)
         return shared.bundle
 
-    def read_shares(
-        self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
+    def read_shares(  # a protocol step's dataflow
+        self,
+        place: Place,
+        tensors: Sequence[str],
+        threshold: int,
+        notes: Mapping[str, bytes],
+        about: Sequence[str] | None = None,
     ) -> dict[str, ShareBundle]:
-        """The shares of each silo, by name. Raises `RecoveryRefused`, which names the silo whose note is wrong."""
-        attempt, pairs, dealt = self.attempt(place), self._pairs(), self._store.stored.dealt
-        bundles = {
-            owner: read_bundle(note, owner, attempt, tensors, self.me, self.roster, pairs, threshold, self._trust)
-            for owner, note in notes.items()
-        }
+        """The shares of each silo, by name, from notes that are whole or cut for the silos of `about`.
+
+        Raises `RecoveryRefused`, which names the silo whose note is wrong.
+        """
+        bundles, dealt = self.read_more(place, tensors, threshold, notes, about), self._store.stored.dealt
         if self.me in bundles and dealt is not None:
             require_same_keys(bundles, self.me, dealt.dealer)
         return bundles
+
+    def read_more(  # a protocol step's dataflow
+        self,
+        place: Place,
+        tensors: Sequence[str],
+        threshold: int,
+        notes: Mapping[str, bytes],
+        about: Sequence[str] | None,
+    ) -> dict[str, ShareBundle]:
+        """What else stands in the notes of some participants, once all were read. Raises `RecoveryRefused`."""
+        given = self.attempt(place), tensors, self.me, self.roster, self._pairs(), threshold, self._trust, about
+        return {owner: read_bundle(note, owner, *given) for owner, note in notes.items()}
 
     def examine(self, place: Place, tensors: Sequence[str], threshold: int, handed: Complaint, note: bytes) -> str:
         """Who lied, a silo that complains about its shares or their owner, whose note this is.

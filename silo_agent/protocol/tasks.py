@@ -23,9 +23,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.holding import FalseNote, Holding
 from crypto.secagg.packages import content_key, model_digest, open_note, seal_note
-from crypto.secagg.unmasking import ShareBundle
 from crypto.secagg.voids import VoidPromise
-from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
 from protos.messages import FALSE_MODEL, Confirm, Publication, Tensor
 from protos.steps import SUM, Note, Reply, Task
@@ -45,6 +43,7 @@ from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.recounting import recount, statement
+from silo_agent.protocol.shares import ReceivedShares
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.own_files import own_files
@@ -52,10 +51,6 @@ from silo_agent.storage.promises import KeptRefusal
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
-_NEWER = (
-    "state folder and ledger were put back from an older copy; stop the agent, put the newer copy of both back, and"
-    " start it again; until then this silo sits the round out"
-)
 _REFUSALS = (FrameError, OpeningRefused, RecoveryRefused, SumError)
 """Errors that tell of the sum itself. Whatever else keeps this silo from opening it says nothing of the others."""
 
@@ -76,6 +71,7 @@ class Tasks:
         self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
         self.models = KeptModels(state.files)
         self._mail, self._cosigning = Mail(client, state, metrics), cosigning
+        self._shares = ReceivedShares(client, state, self._mail)
         self._performs: Mapping[Task, Callable[[Attempt], Standing | None]] = {
             Task.VOID: self._void,
             Task.GREET: self._greet,
@@ -148,8 +144,9 @@ class Tasks:
         attempt.membership.take(attempt.work.actor, package)
 
     def _meet(self, attempt: Attempt) -> None:
-        greetings = self._mail.fetch_notes(attempt.work, attempt.place, Note.GREETING)
-        attempt.membership.meet(greetings)
+        place, mine = attempt.place, attempt.membership
+        limit = note_limit(attempt.study, place.round, Note.GREETING)
+        mine.meet(self._mail.fetch_greetings(place, mine.earlier, attempt.me, limit))
 
     def _decide_roster(self, attempt: Attempt) -> None:
         strangers = sorted(attempt.members.difference(attempt.study.silos))
@@ -191,13 +188,12 @@ class Tasks:
         self._decide_roster(attempt)
         _require_enough(attempt, tuple(attempt.members), "the roster")
         tensors, needed = attempt.tensors, attempt.threshold
-        note = attempt.membership.share(attempt.place, tensors, needed, lambda: self._words(attempt))
+        note = attempt.membership.share(attempt.place, tensors, needed, lambda: self._shares.words(attempt))
         self._keep_note(attempt, Note.SHARES, note)
 
     def _check(self, attempt: Attempt) -> None:
         """Read what the others have dealt to this silo, before anything is uploaded or charged."""
-        self._mail.receive_shares(attempt.work, attempt.place)
-        self._bundles(attempt)
+        self._shares.receive(attempt)
 
     def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes, bytes]:
         """Whom this silo complains about because of a fault; evidence, if there is any, and the signature over it."""
@@ -234,8 +230,7 @@ class Tasks:
         _require_whole(attempt, attempt.participants)
         self._close(attempt)
         self._state.promises.require(place, tensor, attempt.participants)
-        self._mail.receive_shares(attempt.work, place)
-        self._bundles(attempt)
+        self._shares.receive(attempt)
         self._state.promises.contribute(place, tensor, attempt.participants)
         silos = len(attempt.participants)
         self._gate.contribute(
@@ -274,12 +269,12 @@ class Tasks:
             raise OutOfTurnError(msg)
         _require_whole(attempt, survivors)
         self._gate.decide(attempt.study, attempt.place, roster_size=len(survivors))
-        self._bundles(attempt)
+        self._shares.read(attempt)
         self._state.promises.sign(attempt.place, tensor, survivors)
 
     def _reveal(self, attempt: Attempt) -> None:
         """Reveal this silo's shares, but only if enough silos have signed the same list as this silo."""
-        bundles = self._bundles(attempt)
+        bundles = self._shares.read(attempt)
         survivors, needed = attempt.survivor_list, attempt.threshold
         signatures = {signature.silo: signature.signature for signature in attempt.work.signatures}
         signers = attempt.membership.signers(survivors, signatures)
@@ -289,7 +284,7 @@ class Tasks:
         path = self._mail.note_path(attempt.place, Note.REVEAL, attempt.work.tensor)
         if not path.exists():
             self._state.promises.reveal(attempt.place, attempt.tensor)
-            word = self._word(attempt, self._state.anchored.count(attempt.place.study))
+            word = self._shares.word(attempt, self._state.anchored.count(attempt.place.study))
             write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants, word))
 
     # --- open and solve -------------------------------------------------------------------------------------------
@@ -314,22 +309,16 @@ class Tasks:
 
     def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
         tensor, place = attempt.tensor, attempt.place
-        notes, bundles = self._mail.fetch_notes(attempt.work, place, Note.REVEAL, tensor), self._bundles(attempt)
+        notes, bundles = self._mail.fetch_notes(attempt.work, place, Note.REVEAL, tensor), self._shares.read(attempt)
         offered = [one for one in attempt.work.uploads if one.part in attempt.work.parts]
         answerable = [one.part.silo for one in offered if attempt.has_signed(one)]
         release, label = attempt.release(tensor), attempt.order(tensor).label
-        self._hear(attempt, attempt.membership.words(notes, bundles, attempt.survivor_list, attempt.participants))
+        words = attempt.membership.words(notes, bundles, attempt.survivor_list, attempt.participants)
+        self._shares.hear(attempt, words)
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
             self._state.promises.open(place, label.digest, sha256)
-            unmasking = attempt.membership.unmasking(
-                notes,
-                bundles,
-                attempt.survivor_list,
-                participants=attempt.participants,
-                threshold=attempt.threshold,
-                answerable=answerable,
-            )
+            unmasking = self._shares.unmasking(attempt, notes, answerable)
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
     def _refuse(self, attempt: Attempt, refusal: Exception) -> None:
@@ -410,7 +399,7 @@ class Tasks:
         return Confirm(place, Task.VOID, attempt.work.tensor, signature=signature)
 
     def _signed(self, attempt: Attempt) -> Confirm:
-        self._bundles(attempt)  # a silo that was restarted since has not read them yet
+        self._shares.read(attempt)  # a silo that was restarted since has not read them yet
         signature = self._client.sign(attempt.survivor_list.to_sign())
         return Confirm(attempt.place, Task.SIGN, attempt.work.tensor, signature=signature)
 
@@ -465,52 +454,6 @@ class Tasks:
             return "", b""
         holding = Holding(place.study, finished, self.models.current(attempt.study, finished).content)
         return holding.content, self._client.sign(holding.to_sign())
-
-    def _bundles(self, attempt: Attempt) -> dict[str, ShareBundle]:
-        """The participants' shares for this attempt, read and checked once."""
-        if not set(attempt.participants) <= set(attempt.bundles):
-            tensors, needed = attempt.tensors, attempt.threshold
-            notes = self._mail.shares(attempt.place, attempt.participants)
-            bundles = attempt.membership.read_shares(attempt.place, tensors, needed, notes)
-            self._require_newest(attempt, _shown_to(attempt.me, bundles))
-            self._hear(attempt, {owner: bundle.words[owner] for owner, bundle in bundles.items()})
-            attempt.bundles = bundles
-        return attempt.bundles
-
-    # --- what silos have said (docs/design/sums.md, "Rolled back") ------------------------------------------------
-    def _words(self, attempt: Attempt) -> dict[str, Word]:
-        """This silo's own word, of one thing more than before, and the last that it has heard of each other silo."""
-        own = self._word(attempt, self._state.anchored.say(attempt.place))
-        return {**self._state.heard.of(attempt.place.study), attempt.me: own}
-
-    def _word(self, attempt: Attempt, said: int) -> Word:
-        return Word.of(attempt.membership.attempt(attempt.place), attempt.me, said, self._client.sign)
-
-    def _hear(self, attempt: Attempt, words: Mapping[str, Word]) -> None:
-        """Keep what other silos have signed that they said, to show it to them again."""
-        study, heard = attempt.place.study, self._state.heard
-        fresh = {name: word for name, word in higher(heard.of(study), words).items() if name != attempt.me}
-        heard.keep(study, {name: word for name, word in fresh.items() if attempt.membership.said_by(name, word)})
-
-    def _require_newest(self, attempt: Attempt, shown: Mapping[str, Word]) -> None:
-        """Raise `StateOlderError` if a peer shows a word of this silo that its own word of this attempt contradicts.
-
-        `shown`: this silo's word as each note has it; without its own note, nothing can be compared yet. What a peer
-        states without this silo's signature is disregarded: nobody sits out on another's word.
-        """
-        if (own := shown.get(attempt.me)) is None:
-            return
-        more = {name: word for name, word in shown.items() if word.precedes(own)}
-        for name, word in sorted(more.items(), key=lambda one: (-one[1].said, one[0])):
-            if attempt.membership.said_by(attempt.me, word):
-                log.error("older than what a peer last saw", silo=name, seen=word.said, own=own.said, mend=_NEWER)
-                self._state.anchored.shown(attempt.place, name, word.said)
-            log.warning("a peer states more of this silo than it shows; that is disregarded", silo=name)
-
-
-def _shown_to(silo: str, bundles: Mapping[str, ShareBundle]) -> dict[str, Word]:
-    """Return what each note says of a silo. On a circle only the notes of its neighbours say anything."""
-    return {owner: bundle.words[silo] for owner, bundle in bundles.items() if silo in bundle.words}
 
 
 def _require_sizes(attempt: Attempt) -> None:

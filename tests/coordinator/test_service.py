@@ -25,6 +25,7 @@ from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.rings.rings import ckks_public
 from crypto.secagg.dealt.complaints import ShareComplaint
+from crypto.secagg.dealt.slices import Cutting, Layout
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.plan.note_sizes import note_limit
@@ -224,6 +225,31 @@ def test_a_download_is_resumed(scene):
     for offset in (len(whole) + 1, 2**64 - 1):
         with refused(Code.INVALID_ARGUMENT, "lies after the end; begin again at 0"):
             silo.download(place, "sum", Tensor.COUNTS, offset=offset)
+
+
+def test_shares_notes_come_cut_for_whom_they_concern_and_whole_where_a_sum_is_opened(scene):
+    status = scene.play(lambda s: s.phase == "check" and len(s.waiting_for) == len(s.members))
+    silo, place = first(scene), Place(scene.study.digest, status.round, status.attempt)
+    names = sorted(scene.silos)
+    layout = Layout.of(plan(scene.study).tensors(place.round), names)
+
+    def fetched(owners, about, kind=Note.SHARES, tensor=None):
+        return silo.download_all(place, kind, tensor, owners, about=about)
+
+    whole = fetched(names, ())
+    assert [len(note) for note in whole] == [layout.form.note] * len(names)
+    for about in ((silo.name,), tuple(names[1:]), ("elsewhere",)):
+        assert fetched(names, about) == [Cutting(note, layout.form).cut(about) for note in whole]
+    with refused(Code.INVALID_ARGUMENT, "download.about: 257 are named; of greetings and shares up to 256 may be"):
+        fetched(names, ["north"] * 257)
+    with refused(Code.INVALID_ARGUMENT, "download.silos"):
+        fetched(names, ["x" * 5000])
+    with refused(Code.FAILED_PRECONDITION, "there is no shares of elsewhere"):
+        fetched(["elsewhere"], (silo.name,))
+    scene.play(lambda s: s.phase == "open" and s.round == place.round)
+    assert fetched(names, ()) == whole
+    with refused(Code.INVALID_ARGUMENT, "download.about: 1 are named; of greetings and shares up to 256 may be"):
+        fetched([""], (silo.name,), "sum", Tensor.COUNTS)
 
 
 @pytest.mark.parametrize("left", [None, b"", b"cut"])
@@ -483,13 +509,14 @@ def test_what_many_have_sent_comes_in_few_messages(scene):
     scene.play(lambda status: status.phase == "take")
     silo = next(iter(scene.silos.values()))
     work = silo.poll()
-    greetings = [part for part in work.parts if part.kind == "greeting"]
-    request = silo_pb2.DownloadRequest(
-        place=codec.to_wire(work.place), kind="greeting", silos=[part.silo for part in greetings]
-    )
+    sizes = {one.silo: one.bytes for one in scene.status().uploads if one.kind == "greeting"}
+    request = silo_pb2.DownloadRequest(place=codec.to_wire(work.place), kind="greeting", silos=list(sizes))
     (message,) = silo.silo.Download(request)
-    assert len(message.more) == len(greetings) - 1 == 2
-    assert [len(one.data) for one in (message, *message.more)] == [part.size for part in greetings]
+    assert len(message.more) == len(sizes) - 1 == 2
+    assert [len(one.data) for one in (message, *message.more)] == list(sizes.values())
+    request.about.append(silo.name)
+    (message,) = silo.silo.Download(request)
+    assert [len(one.data) for one in (message, *message.more)] == list(sizes.values()), "what is none is not cut"
 
 
 def test_the_roster_is_sent_once_and_then_named(scene, gathering):
@@ -713,8 +740,9 @@ def test_a_shares_note_that_its_sender_has_not_signed_reaches_nobody_and_the_rig
     place, note = Place(scene.study.digest, status.round, status.attempt), silo.shares(silo.poll())
     theirs = other.shares(other.poll())
     for bad, code, why in (
-        (note[:-1] + bytes([note[-1] ^ 1]), Code.UNAUTHENTICATED, "does not fit the signed bytes"),
-        (note[:400] + bytes([note[400] ^ 1]) + note[401:], Code.UNAUTHENTICATED, "does not fit the signed bytes"),
+        (note[:-1] + bytes([note[-1] ^ 1]), Code.INVALID_ARGUMENT, f"'{silo.name}' did not sign its shares note"),
+        (note[:900] + bytes([note[900] ^ 1]) + note[901:], Code.INVALID_ARGUMENT, "did not sign its shares note"),
+        (note[:20] + bytes([note[20] ^ 1]) + note[21:], Code.UNAUTHENTICATED, "does not fit the signed bytes"),
         (theirs, Code.UNAUTHENTICATED, "does not fit the signed bytes"),
         (b"shares", Code.INVALID_ARGUMENT, f"the shares note of '{silo.name}' is cut or of another version"),
     ):

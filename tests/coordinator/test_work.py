@@ -12,11 +12,12 @@ from coordinator.core.state import OVER, SPARING, Phase
 from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import asked_in, check_fetch, check_upload, liar_of, parts_for, signed_note, work_in
+from coordinator.work import asked_in, check_fetch, check_upload, forms_of, liar_of, signed_note, work_in
 from crypto.errors import RecoveryRefused
 from crypto.rings.rings import ring_of
 from crypto.secagg import circle
-from crypto.secagg.dealt.bundles import MAGIC, body_bytes, to_sign
+from crypto.secagg.dealt.bundles import to_sign
+from crypto.secagg.dealt.slices import Layout, letter_form
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.plan.note_sizes import note_limit
@@ -24,6 +25,7 @@ from policies.plan.release import plan
 from protos.messages import Complaint, Confirm, Place, Signature, Spoilt, Tensor, UploadHeader, Vouch
 from protos.steps import Note, Task
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
+from support.silos import unreadable
 from support.studies import tiny_study
 
 STUDY = tiny_study(min_silos=2, privacy={"colluders": 0})
@@ -57,16 +59,18 @@ def of_all(note):
 
 
 PARTS = {
-    Phase.DEAL: of_all(Note.GREETING),
-    Phase.TAKE: (*of_all(Note.GREETING), part(WEST, Note.KEYS)),
+    Phase.TAKE: (part(WEST, Note.KEYS),),
     Phase.CATCH_UP: (part(NORTH, Note.MODEL),),
-    Phase.CHECK: of_all(Note.SHARES),
     Phase.EXAMINE: (part(SOUTH, Note.SHARES),),
     Phase.JUDGE: (part(NORTH, Note.MODEL),),
-    Phase.GATHER: of_all(Note.SHARES),
     Phase.OPEN: (*of_all(Note.REVEAL), TOTAL),
     Phase.ADOPT: (part(WEST, Note.HEADS),),
 }
+BY_OWNER = {
+    **dict.fromkeys((Phase.DEAL, Phase.TAKE), of_all(Note.GREETING)),
+    **dict.fromkeys((Phase.CHECK, Phase.GATHER, Phase.OPEN), of_all(Note.SHARES)),
+}
+"""What may be fetched without being named in the work."""
 SLOTS = {
     "sum": ("heads", SUM_FILE),
     **{note: (f"note-{note}", "") for note in Note},
@@ -180,7 +184,7 @@ def test_who_was_lost_is_asked_for_nothing_and_given_nothing(phase):
         check_upload(round_, STUDY, upload(round_.place, "south", Tensor.HEADS).header)
 
 
-def test_participants_fetch_each_other_s_shares_once_and_not_those_of_the_lost():
+def test_participants_fetch_each_other_s_shares_and_not_those_of_the_lost():
     exchange = reach(Phase.EXCHANGE, offer(silos=FIVE))
     for event in wanted(exchange)[:4]:
         exchange, _ = step(exchange, event, 0.0)
@@ -189,12 +193,16 @@ def test_participants_fetch_each_other_s_shares_once_and_not_those_of_the_lost()
     state = replace(study_in(Phase.GATHER), round=round_)
     work = work_in(replace(state, silos=create(replace(script_of(STUDY), silos=FIVE)).silos), "west", told=False)
     others = ("east", "polar", "south", "west")
-    assert (work.participants, work.parts) == (others, tuple(part(silo, Note.SHARES) for silo in others))
-    assert len(work.roster) == 5
-    with pytest.raises(WrongPhaseError, match="there is no shares of north for west to fetch"):
-        fetch(round_, "west", None, Note.SHARES, "north")
-    second = replace(state, round=reach(Phase.GATHER, cursor=1))
-    assert work_in(second, WEST, told=False).parts == ()
+    assert (work.participants, work.parts, len(work.roster)) == (others, (), 5)
+    for at in (
+        round_,
+        reach(Phase.OPEN, round_),
+        reach(Phase.GATHER, round_, cursor=1),
+        reach(Phase.OPEN, round_, cursor=1),
+    ):
+        assert check_fetch(at, "west", None, Note.SHARES, others) == {one: ("note-shares", one) for one in others}
+        with pytest.raises(WrongPhaseError, match="there is no shares of north for west to fetch"):
+            fetch(at, "west", None, Note.SHARES, "north")
 
 
 def test_who_adds_again_fetches_every_upload_of_the_sum_as_it_was_signed():
@@ -232,7 +240,7 @@ def test_a_reveal_that_came_before_the_loss_can_be_fetched():
 @pytest.mark.parametrize("of_silo", ["", *STUDY.silos])
 def test_what_may_be_fetched_when(phase, kind, of_silo):
     round_ = reach(phase)
-    if (kind, of_silo) in {(one.kind, one.silo) for one in PARTS.get(phase, ())}:
+    if (kind, of_silo) in {(one.kind, one.silo) for one in (*PARTS.get(phase, ()), *BY_OWNER.get(phase, ()))}:
         slot, file = SLOTS[kind]
         assert fetch(round_, NORTH, round_.tensor, kind, of_silo) == (slot, file or of_silo)
         with pytest.raises(WrongPhaseError, match="elsewhere is not in the roster"):
@@ -357,19 +365,22 @@ EIGHT = tuple(f"silo-{number}" for number in range(8))
 
 
 @pytest.mark.parametrize(("colluders", "sparse"), [(1, True), (2, False)])
-def test_on_a_circle_a_silo_is_given_its_neighbours_greetings_and_all_other_notes(monkeypatch, colluders, sparse):
+def test_notes_are_cut_for_neighbours_on_a_circle_and_for_all_elsewhere(monkeypatch, colluders, sparse):
     monkeypatch.setattr(circle, "ALL_UP_TO", 4)
     begun = offer(silos=EIGHT, min_silos=7, colluders=colluders)
     assert not begun.circle.sparse, "there is no roster yet"
-    dealt = reach(Phase.TAKE, begun)
-    assert dealt.circle.sparse is sparse
-    for number, silo in enumerate(EIGHT):
-        far = {silo, EIGHT[(number + 4) % 8]} if sparse else set()
-        given = parts_for(dealt, silo)
-        assert [one.silo for one in given if one.kind == Note.GREETING] == [one for one in EIGHT if one not in far]
-        assert [one.silo for one in given if one.kind == Note.KEYS] == [dealt.actor]
-        checked = parts_for(reach(Phase.CHECK, begun), silo)
-        assert [one.silo for one in checked] == list(EIGHT)
+    taking, checking = reach(Phase.TAKE, begun), reach(Phase.CHECK, begun)
+    assert taking.circle.sparse is sparse
+    tensors = list(map(str, taking.tensors))
+    for number, owner in enumerate(EIGHT):
+        near = [one for one in EIGHT if not sparse or one != EIGHT[(number + 4) % 8]]
+        later = [one for one in near if one > owner]
+        assert forms_of(taking, Note.GREETING, [owner]) == {owner: letter_form(later)}
+        assert forms_of(checking, Note.SHARES, [owner]) == {owner: Layout.of(tensors, near).form}
+    assert list(forms_of(checking, Note.SHARES, EIGHT[::-1])) == list(EIGHT[::-1])
+    for silo in EIGHT:
+        assert list(check_fetch(taking, silo, None, Note.GREETING, EIGHT)) == list(EIGHT)
+        assert list(check_fetch(checking, silo, None, Note.SHARES, EIGHT)) == list(EIGHT)
 
 
 def test_on_a_circle_a_shares_note_is_signed_for_its_holders(monkeypatch):
@@ -377,19 +388,21 @@ def test_on_a_circle_a_shares_note_is_signed_for_its_holders(monkeypatch):
     study = tiny_study(silos=list(EIGHT), min_silos=7, privacy={"colluders": 1})
     round_ = reach(Phase.EXCHANGE, offer(silos=EIGHT, min_silos=7, colluders=1))
     header = replace(note(Note.SHARES, EIGHT[0]), place=round_.place)
-    body = MAGIC.ljust(body_bytes(len(round_.tensors), 7), b"x")
+    layout = Layout.of(map(str, round_.tensors), round_.circle.holders(EIGHT[0]))
+    shares = unreadable(layout, lambda _: b"signature")
     own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in round_.members)
     attempt = AttemptRef(round_.place.study, roster_digest(round_.place.study, own), 1, 1)
-    message = to_sign(attempt, EIGHT[0], list(map(str, round_.tensors)), 3, body)
-    assert signed_note(round_, study, header, body + b"signature") == (message, b"signature")
+    message = to_sign(attempt, EIGHT[0], list(map(str, round_.tensors)), 3, shares[: layout.signed])
+    assert signed_note(round_, study, header, shares) == (message, b"signature")
+    for_all = Layout.of(map(str, round_.tensors), EIGHT)
     with pytest.raises(RecoveryRefused, match="cut or of another version"):
-        signed_note(round_, study, header, MAGIC.ljust(body_bytes(len(round_.tensors), 8), b"x") + b"signature")
+        signed_note(round_, study, header, unreadable(for_all, lambda _: b"signature"))
 
 
 def test_on_a_circle_who_holds_no_share_of_a_note_and_complains_has_lied(monkeypatch):
     monkeypatch.setattr(circle, "ALL_UP_TO", 4)
     round_ = reach(Phase.CHECK, offer(silos=EIGHT, min_silos=7, colluders=1))
-    body = MAGIC.ljust(body_bytes(len(round_.tensors), 7), b"x") + b"signature"
+    shares = unreadable(Layout.of(map(str, round_.tensors), round_.circle.holders(EIGHT[0])), lambda _: b"signature")
     said = Confirm(
         round_.place,
         Task.CHECK,
@@ -399,4 +412,4 @@ def test_on_a_circle_who_holds_no_share_of_a_note_and_complains_has_lied(monkeyp
         evidence=bytes(64),
         signature=b"s",
     )
-    assert liar_of(round_, EIGHT[4], said, body) == EIGHT[4]
+    assert liar_of(round_, EIGHT[4], said, shares) == EIGHT[4]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from crypto.secagg.dealt.bundles import MAX_SIGNATURE, body_bytes
+from crypto.secagg.dealt.slices import Layout
 from policies.documents.study import Study
 from policies.ledger.ledger import read_ledger
 from policies.plan.release import plan
@@ -29,7 +29,7 @@ FALLS = {
     "silo-11": TaskCrash("told", Task.CONTRIBUTE, Tensor.ENCODER, 1),
     "silo-20": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 3),
 }
-MEGABYTES = 1_000_000
+MEGABYTE = 1_000_000
 LARGE = tuple(f"silo-{number:02}" for number in range(66))
 """So many stand on a circle. With six that may be missing and one that may be hostile, each has 16 neighbours."""
 HOLDERS = 17
@@ -62,7 +62,7 @@ def test_thirty_two_agents_finish_though_some_fall_and_one_is_slow(tmp_path):
     of = study(SILOS, 17, 3)
     credentials = credentials_of(make_authority(tmp_path / "consortium"), of)
     (tmp_path / "federation").mkdir()
-    with bad_link(1, stall_every=MEGABYTES, cut_every=2 * MEGABYTES) as link:
+    with bad_link(1, stall_every=MEGABYTE // 2, cut_every=MEGABYTE) as link:
         federation = Crowd(tmp_path / "federation", of, credentials, doomed=FALLS, gone=frozenset({GONE}))
         federation.proxy = link.url
         status = federation.run()
@@ -106,5 +106,6 @@ def test_sixty_six_agents_on_a_circle_finish_though_one_falls_and_another_goes(t
     shares = [one for one in status.uploads if one.kind == Note.SHARES]
     assert {one.round for one in shares} == set(range(of.rounds + 2))
     for one in shares:
-        largest = body_bytes(len(plan(of).round(one.round)), HOLDERS) + MAX_SIGNATURE
-        assert 0 < one.bytes <= largest * len(LARGE), "notes are for neighbours"
+        tensors = [release.tensor for release in plan(of).round(one.round)]
+        whole = Layout.of(tensors, [str(number) for number in range(HOLDERS)]).form.note
+        assert one.bytes == whole, "notes are for neighbours"

@@ -114,7 +114,7 @@ def opened(**fields):
         *(
             ("work.parts", lambda task=task: work(task, parts=(KEYS,)))
             for task in Task
-            if task not in (*FETCHED, Task.CONTRIBUTE, Task.WAIT, Task.FINISH)
+            if task not in (*FETCHED, Task.WAIT, Task.FINISH)
         ),
         ("work.parts", lambda: work(Task.TAKE, parts=(KEYS, replace(KEYS, size=2)))),
         *(("work.participants", lambda task=task: work(task, participants=())) for task in SUMMED),
@@ -223,11 +223,6 @@ def test_everything_that_a_place_asks_for_can_be_disputed(task):
 def test_the_work_of_a_sum_says_who_takes_part(task):
     asked = work(task)
     assert (asked.participants, asked.survivors) == (TWO, TWO if task in ADDED else ())
-
-
-def test_a_contribution_comes_with_the_others_shares_or_without():
-    shares = tuple(Part(Note.SHARES, silo, 1, SHA) for silo in TWO)
-    assert [work(Task.CONTRIBUTE, parts=parts).parts for parts in (shares, ())] == [shares, ()]
 
 
 def test_names_and_digests():

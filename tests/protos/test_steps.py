@@ -8,7 +8,7 @@ import pytest
 
 from protos.messages import Work
 from protos.steps import MADE_BY_ACTOR, OF_TENSOR, STEPS, SUM, Need, Note, Reply, Task, Who
-from support.steps import ADDED, COMPLAINED, CONFIRMED, FETCHED, SUMMED
+from support.steps import ADDED, BY_OWNER, COMPLAINED, CONFIRMED, FETCHED, SUMMED
 
 NOTES = {
     Task.GREET: Note.GREETING,
@@ -55,10 +55,13 @@ def test_only_some_silos_do_some_steps():
 
 
 def test_what_is_fetched_was_sent_in_an_earlier_step():
-    assert those(lambda step: step.fetches) == {*FETCHED, Task.CONTRIBUTE}
+    assert those(lambda step: step.fetches) == set(FETCHED)
+    assert {task: step.by_owner for task, step in STEPS.items() if step.by_owner} == {
+        task: (note,) for note, tasks in BY_OWNER.items() for task in tasks
+    }
     sent = {SUM}
     for step in STEPS.values():
-        assert sent.issuperset(step.fetches)
+        assert sent.issuperset((*step.fetches, *step.by_owner))
         sent.add(step.sends)
     assert OF_TENSOR == (SUM, Note.REVEAL)
 

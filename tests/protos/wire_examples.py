@@ -78,11 +78,9 @@ EXAMPLES = {
     "offer after a spoilt sum that shows nobody's fault": Work(
         Task.DECIDE, LAST, spoilt=Spoilt(1, Tensor.COUNTS, ("a",), SHA, "", (Signature("a", b"s"),), (b"p",))
     ),
-    "deal": Work(Task.DEAL, FIRST, actor="north", parts=(SUM_PART, NOTE_PART)),
+    "take": Work(Task.TAKE, FIRST, actor="north", parts=(SUM_PART, NOTE_PART)),
     "contribution": Work(Task.CONTRIBUTE, LAST, Tensor.HEADS, participants=NAMED),
-    "contribution after a list was closed": Work(
-        Task.CONTRIBUTE, LAST, Tensor.METRICS, parts=(NOTE_PART,), participants=NAMED, void=VOID
-    ),
+    "contribution after a list was closed": Work(Task.CONTRIBUTE, LAST, Tensor.METRICS, participants=NAMED, void=VOID),
     "reveal": Work(
         Task.REVEAL, FIRST, Tensor.COUNTS, participants=NAMED, survivors=NAMED[1:], signatures=SIGNED[1:], why="why"
     ),

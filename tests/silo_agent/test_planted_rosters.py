@@ -74,6 +74,12 @@ def told_of_four(coordinator):
     return place, roster
 
 
+def whole(coordinator, attempt, names):
+    """All that these silos have dealt, as a silo reads it of whole notes."""
+    notes = {name: coordinator.content[attempt.place, "note-shares", name] for name in names}
+    return attempt.membership.read_shares(attempt.place, attempt.tensors, attempt.threshold, notes)
+
+
 def bared(coordinator, silos, place, roster):
     """What the coordinator and the colluder read in the victim's upload, when all others have revealed."""
     coordinator.participants, survivors = EIGHT, tuple(name for name in EIGHT if name not in VANISH)
@@ -89,8 +95,9 @@ def bared(coordinator, silos, place, roster):
     attempt = silos[COLLUDER].running.attempt(asked, place)
     mine = attempt.membership
     notes = {name: coordinator.content[place, "note-reveal-counts", name] for name in others}
+    bundles, needed = whole(coordinator, attempt, EIGHT), attempt.threshold
     found = read_reveals(
-        notes, attempt.bundles, attempt.survivor_list, EIGHT, mine.roster, mine.keys, attempt.threshold, mine._trust
+        notes, bundles, attempt.survivor_list, EIGHT, mine.roster, mine.keys, needed, mine._trust
     ).unmasking
     label = SumLabel(place.study, mine.roster.digest, "", 0, place.attempt, "counts")
     seeds = {gone: pairs[VICTIM] for gone, pairs in found.dropped.items()}
@@ -185,7 +192,7 @@ def summed(coordinator, silos, attempt, names, signers):
             notes[name] = silos[name].client.uploads[place, "note-reveal-counts"]
     if not notes:
         return None
-    bundles, member = mine.bundles, mine.membership
+    bundles, member = whole(coordinator, mine, names), mine.membership
     # The colluder's own reveal costs no agent: it has its shares.
     theirs = silos[COLLUDER].running.attempt(asked, place)
     notes[COLLUDER] = theirs.membership.reveal(theirs.bundles, lie, names, NOTHING)

@@ -17,6 +17,7 @@ from policies.documents.study import Study
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Part, Place, Tensor, UploadHeader, Work
+from protos.steps import Note
 from silo_agent.agent import Agent
 from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.session import Session
@@ -35,6 +36,9 @@ class Hub(Protocol):
     def confirm(self, silo: str, confirm: Confirm) -> None: ...
     def upload(self, header: UploadHeader, content: bytes, signature: bytes) -> None: ...
     def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes: ...
+    def notes(
+        self, silo: str, place: Place, kind: Note, owners: Sequence[str], about: Sequence[str]
+    ) -> dict[str, bytes]: ...
 
 
 class Line:
@@ -83,6 +87,13 @@ class Line:
     def send(self, header: UploadHeader, data: bytes) -> None:
         """Hand over what fits its header."""
         self.coordinator.upload(header, data, b"")
+
+    def notes(
+        self, place: Place, kind: Note, owners: Sequence[str], about: Sequence[str], limit: int
+    ) -> dict[str, bytes]:
+        notes = self.coordinator.notes(self.silo, place, kind, owners, about)
+        assert all(len(note) <= limit for note in notes.values())
+        return notes
 
     def download(self, place: Place, tensor: Tensor | None, wanted: Sequence[tuple[Part, Path]]) -> None:
         for part, target in wanted:

@@ -6,6 +6,7 @@ from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Trust
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.bundles import liar
+from crypto.secagg.dealt.slices import Cutting, Layout
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from crypto.secagg.unmasking import make_bundle, make_reveal, notes_digest, read_bundle, read_reveals
@@ -51,8 +52,37 @@ class Consortium:
     def read(self, blob, owner, me, **change):
         of = {"attempt": self.attempt, "tensors": TENSORS, "threshold": self.needed, "roster": self.roster, **change}
         return read_bundle(
-            blob, owner, of["attempt"], of["tensors"], me, of["roster"], self.pairs[me], of["threshold"], self.trust
+            blob,
+            owner,
+            of["attempt"],
+            of["tensors"],
+            me,
+            of["roster"],
+            self.pairs[me],
+            of["threshold"],
+            self.trust,
+            of.get("about"),
         )
+
+    def cut(self, owner, about, note=None):
+        form = Layout.of(TENSORS, self.roster.circle.holders(owner)).form
+        return Cutting(note or self.notes[owner], form).cut(about)
+
+    def sliced(self, me, notes=None):
+        """What a silo reads before it uploads anything: of each note what is for itself."""
+        notes = notes or self.notes
+        return {owner: self.read(self.cut(owner, (me,), note), owner, me, about=(me,)) for owner, note in notes.items()}
+
+    def more(self, me, held, silos, notes=None):
+        """The same, once it has read all that concerns these silos."""
+        notes = notes or self.notes
+        read = {
+            owner: self.read(note, owner, me)
+            if owner in silos
+            else self.read(self.cut(owner, silos, note), owner, me, about=silos)
+            for owner, note in notes.items()
+        }
+        return {owner: bundle.joined(read[owner]) for owner, bundle in held.items()}
 
     def liar(self, blob, owner, holder, key):
         return liar(blob, owner, holder, key, self.attempt, TENSORS, self.names)

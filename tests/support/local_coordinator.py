@@ -17,6 +17,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from crypto.pki.certificates import Credential
+from crypto.secagg.dealt.slices import Cutting, Layout, letter_form
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
@@ -111,6 +112,10 @@ class LocalClient(Line):
         self.calls.append(f"upload {header.slot}")
         super().upload(header, content, chunks)
 
+    def notes(self, place: Place, kind: Note, owners: Sequence[str], *given: Any) -> dict[str, bytes]:
+        self.calls += [f"download {note_slot(kind, None)}" for _ in owners]
+        return super().notes(place, kind, owners, *given)
+
     def download(self, place: Place, tensor: Tensor | None, wanted: Sequence[tuple[Part, Path]]) -> None:
         self.calls += [f"download {slot_of(tensor, part)}" for part, _ in wanted]
         super().download(place, tensor, wanted)
@@ -142,6 +147,8 @@ class LocalCoordinator:
     voids: dict[tuple[int, Tensor], Void] = field(default_factory=dict)
     """By round and tensor: what silos have promised, for all who contribute."""
     keyed: tuple[Member, ...] = ()
+    told: tuple[Member, ...] = ()
+    """The roster that silos heard of last."""
     models: dict[int, str] = field(default_factory=dict)
     """Keyed digest of the model after each round."""
     logged: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -169,6 +176,22 @@ class LocalCoordinator:
 
     def download(self, _silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:
         return self.content[place, slot_of(tensor, part), part.silo]
+
+    def notes(
+        self, _silo: str, place: Place, kind: Note, owners: Sequence[str], about: Sequence[str]
+    ) -> dict[str, bytes]:
+        """Of a roster in which all are neighbours; what is of another length comes as it is."""
+        found = {}
+        for owner in owners:
+            note = found[owner] = self.content[place, note_slot(kind, None), owner]
+            names = sorted(member.silo for member in self.told)
+            if kind is Note.GREETING:
+                form = letter_form([name for name in names if name > owner])
+            else:
+                form = Layout.of(plan(self.study).tensors(place.round), names).form
+            if about and len(note) == form.note:
+                found[owner] = Cutting(note, form).cut(about)
+        return found
 
     # --- what tests have it do -----------------------------------------------------------------------------------
     def connect(self, silo: str) -> LocalClient:
@@ -213,6 +236,7 @@ class LocalCoordinator:
         self, task: Task, place: Place, roster: tuple[Member, ...], tensor: Tensor | None = None, actor: str = ""
     ) -> Work:
         """A word as the real coordinator would say it now."""
+        self.told = roster
         return Work(
             task,
             place,
@@ -244,21 +268,16 @@ class LocalCoordinator:
         self, task: Task, place: Place, roster: tuple[Member, ...], tensor: Tensor | None, actor: str
     ) -> tuple[Part, ...]:
         """What a task has to fetch."""
-        names = [member.silo for member in roster]
         slots = {
-            Task.DEAL: [(Note.GREETING, name) for name in names],
-            Task.TAKE: [*((Note.GREETING, name) for name in names), (Note.KEYS, actor)],
+            Task.TAKE: [(Note.KEYS, actor)],
             Task.CATCH_UP: [(Note.MODEL, actor)],
             Task.JUDGE: [(Note.MODEL, actor)],
             Task.EXAMINE: [(Note.SHARES, actor)],
-            Task.CONTRIBUTE: [(Note.SHARES, name) for name in self.participants],
             Task.OPEN: [(SUM, ""), *((Note.REVEAL, name) for name in self.survivors)],
             Task.ADOPT: [(Note.HEADS, actor)],
         }
-        first = tensor is None or str(tensor) == plan(self.study).tensors(place.round)[0]
-        wanted = slots.get(task, []) if task is not Task.CONTRIBUTE or first else []
         found = []
-        for kind, silo in wanted:
+        for kind, silo in slots.get(task, []):
             slot = f"sum-{tensor}" if kind == SUM else note_slot(kind, tensor if kind == Note.REVEAL else None)
             data = self.content.get((place, slot, silo))
             if data is not None:

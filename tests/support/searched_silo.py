@@ -40,6 +40,7 @@ from silo_agent.protocol.journal import Standing
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
+from silo_agent.protocol.shares import ReceivedShares
 from silo_agent.protocol.tasks import Tasks
 from silo_agent.storage.promises import KeptRefusal
 from support.steps import SUMMED
@@ -127,6 +128,10 @@ class _Membership(Membership):
     def greet(self) -> bytes:
         return b""
 
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        return ()
+
     def meet(self, greetings: object) -> None:
         return
 
@@ -136,7 +141,7 @@ class _Membership(Membership):
     def share(self, place: Place, tensors: Sequence[str], threshold: int, words: object) -> bytes:
         return bytes([threshold])
 
-    def read_shares(self, place: Place, tensors: Sequence[str], threshold: int, notes: Any) -> Any:
+    def read_shares(self, place: Place, tensors: Sequence[str], threshold: int, notes: Any, about: object) -> Any:
         return {name: SimpleNamespace(words={name: None, self.me: None}) for name in notes}
 
     def words(self, *_: object) -> Any:
@@ -174,13 +179,13 @@ class _Session(Session):
         return self._kept[members]
 
 
-class _Tasks(Tasks):
+class _Shares(ReceivedShares):
     """The real ones. Nothing is rolled back in the search, so nobody shows a silo its own words."""
 
-    def _word(self, attempt: Attempt, said: int) -> Any:
+    def word(self, attempt: Attempt, said: int) -> Any:
         return None
 
-    def _hear(self, attempt: Attempt, words: object) -> None:
+    def hear(self, attempt: Attempt, words: object) -> None:
         return
 
     def _require_newest(self, attempt: Attempt, shown: object) -> None:
@@ -277,8 +282,9 @@ class SearchedSilo:
             promises=self._promises, anchored=SimpleNamespace(require=lambda _: None, count=lambda _: 0), files=None
         )
         self._session = _Session(world.study.digest, self.name)
-        self._tasks = _Tasks(self, self, state, AgentMetrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
+        self._tasks = Tasks(self, self, state, AgentMetrics(), None, cosigning=None)  # type: ignore[arg-type]  # it plays all of them
         self._tasks._mail = self  # type: ignore[assignment]
+        self._tasks._shares = _Shares(self, state, self)  # type: ignore[arg-type]
         self._sealed, self._noted, self._said = 0, False, Said()
         self._running = Running(world.study, None, self._session, Standing(Turn(PLAN), None))  # type: ignore[arg-type]
 
@@ -376,6 +382,9 @@ class SearchedSilo:
         self._noted = self._noted or note is Note.REVEAL
 
     def fetch_notes(self, *_: object) -> dict[str, bytes]:
+        return {}
+
+    def fetch_greetings(self, *_: object) -> dict[str, bytes]:
         return {}
 
     def fetch_note(self, *_: object) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.pki.certificates import Credential
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
-from crypto.secagg.unmasking import ShareBundle
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from protos.messages import Member, Place
 from silo_agent.protocol.session import Session
 

@@ -17,10 +17,12 @@ from coordinator.server import Server
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from crypto.rings.rings import ckks_public, ring_of
-from crypto.secagg.dealt.bundles import MAGIC, body_bytes, to_sign
+from crypto.secagg.dealt.bundles import assemble, to_sign
+from crypto.secagg.dealt.slices import Layout
 from crypto.secagg.holding import Holding
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.survivors import AttemptRef, roster_digest
+from crypto.secagg.words import NOTHING
 from policies.documents.study import Study
 from policies.plan import quorum
 from policies.plan.release import plan
@@ -207,7 +209,14 @@ class Silo(Caller):
         return content
 
     def download_all(
-        self, place: Place, kind: str, tensor: Tensor | None, of_silos: Sequence[str], offset: int = 0
+        self,
+        place: Place,
+        kind: str,
+        tensor: Tensor | None,
+        of_silos: Sequence[str],
+        offset: int = 0,
+        *,
+        about: Sequence[str] = (),
     ) -> list[bytes]:
         """All contents of one kind, in one stream; of the first, what begins at `offset`."""
         request = silo_pb2.DownloadRequest(
@@ -216,6 +225,7 @@ class Silo(Caller):
             kind=kind,
             offset=offset,
             silos=of_silos,
+            about=about,
         )
         contents: list[bytes] = []
         stream = self.silo.Download(request, timeout=SECONDS)
@@ -247,9 +257,11 @@ class Silo(Caller):
             own = ((one.silo, one.certificate_pem, one.public_key, one.kem_key, one.signature) for one in work.roster)
             attempt = AttemptRef(place.study, roster_digest(place.study, own), place.round, place.attempt)
             tensors = [release.tensor for release in plan(self.study).round(place.round)]
-            body = MAGIC.ljust(body_bytes(len(set(tensors)), len(names)), b"x")
-            message = to_sign(attempt, self.name, tensors, quorum.needed(self.study), body)
-            self._shares[place] = body + self.credential.sign(message)
+            needed = quorum.needed(self.study)
+            self._shares[place] = unreadable(
+                Layout.of(tensors, names),
+                lambda head: self.credential.sign(to_sign(attempt, self.name, tensors, needed, head)),
+            )
         return self._shares[place]
 
     def publication(self, **values: float) -> Publication:
@@ -419,3 +431,15 @@ def refused(code: grpc.StatusCode, match: str) -> Iterator[None]:
 def _stand(status: StudyStatus) -> tuple[object, ...]:
     """Where a study stands, without when anybody was seen."""
     return status.state, status.round, status.attempt, status.phase, status.tensor, status.waiting_for
+
+
+def unreadable(layout: Layout, sign: Callable[[bytes], bytes]) -> bytes:
+    """A shares note of the right form, with this signature of its head, in which nobody finds a share."""
+    return assemble(
+        b"x" * 32,
+        NOTHING,
+        [b"x" * 32] * 2 * len(layout.tensors),
+        {name: bytes(layout.slice) for name in layout.holders},
+        dict.fromkeys(layout.tensors, b"x" * layout.deposit),
+        sign,
+    )

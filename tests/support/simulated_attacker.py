@@ -22,10 +22,11 @@ from crypto.rings import ckks_secret, seal_format
 from crypto.rings.ckks_public import DEGREE, PRIME, SCALE
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import IntegerRing, Kind, ckks_public, ring_of
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks, Term, Unmasking, _group_stream, _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList, threshold
-from crypto.secagg.unmasking import ShareBundle, notes_digest
+from crypto.secagg.unmasking import notes_digest
 from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from protos.messages import Place, Tensor, Work, note_slot

@@ -6,6 +6,7 @@ who is in a sum, with the help of a silo that signs whatever it is asked to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -34,12 +35,13 @@ from coordinator.core.state import Phase, Round
 from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import check_fetch, check_present, check_upload, liar_of, signed_note, work_in
+from coordinator.work import check_fetch, check_present, check_upload, forms_of, liar_of, signed_note, work_in
 from crypto.canonical import canonical
 from crypto.errors import CryptoError, SignatureRefused
 from crypto.pki.certificates import Credential
 from crypto.pki.reading import parse_certificate
 from crypto.secagg.agreement import Roster, RosterEntry
+from crypto.secagg.dealt.slices import Cutting, Layout
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from policies.documents.study import Study
 from policies.plan.release import plan
@@ -172,6 +174,19 @@ class SimulatedCoordinator:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         return self.content[place, slot, name]
 
+    def notes(
+        self, silo: str, place: Place, kind: Note, owners: Sequence[str], about: Sequence[str]
+    ) -> dict[str, bytes]:
+        try:
+            round_ = self._round(place)
+            found = check_fetch(round_, silo, None, kind, owners)
+        except WrongPhaseError as error:
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        whole = {owner: self.content[place, *one] for owner, one in found.items()}
+        forms = forms_of(round_, kind, whole)
+        cut = {owner: about and len(note) == forms[owner].note for owner, note in whole.items()}
+        return {owner: Cutting(note, forms[owner]).cut(about) if cut[owner] else note for owner, note in whole.items()}
+
     def fork(self) -> SimulatedCoordinator:
         """Another one that has stored the same and hears of other things from now on."""
         other = replace(self, content=dict(self.content), seen=dict(self.seen), received=list(self.received))
@@ -240,7 +255,9 @@ class SimulatedCoordinator:
         round_, study = self.round, self.study.digest
         entries = (RosterEntry(m.silo, m.certificate_pem, m.public_key, m.kem_key, m.signature) for m in round_.members)
         attempt = AttemptRef(study, Roster(study, tuple(entries)).digest, round_.place.round, round_.place.attempt)
-        notes = [sha256(self.content[round_.place, "note-shares", name]).digest() for name in round_.participants]
+        signed = Layout.of(map(str, round_.tensors), ()).signed
+        heads = [self.content[round_.place, "note-shares", name][:signed] for name in round_.participants]
+        notes = [sha256(head).digest() for head in heads]
         named = canonical(
             "shares notes", *(part for pair in zip(round_.participants, notes, strict=True) for part in pair)
         )

@@ -22,11 +22,12 @@ from structlog.testing import capture_logs
 from crypto.entropy import SystemEntropy
 from crypto.errors import RecoveryRefused
 from crypto.pki.certificates import Credential
-from crypto.secagg.dealt.bundles import Published, to_sign
+from crypto.secagg.dealt.bundles import Published, assemble, to_sign
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import ShareBundle, _held, _open_reveal
+from crypto.secagg.unmasking import _by_holder, _held, _open_reveal
 from crypto.secagg.words import Word
 from policies.documents.policy import load_policy
 from policies.documents.study import Study
@@ -377,27 +378,31 @@ class WitnessedMembership(Membership):
     ) -> bytes:
         note, names = super().share(place, tensors, threshold, words), self.roster.circle.holders(self.me)
         read = Published.parse(note, self.me, self.attempt(place), tensors, names)
-        boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
-        if boxes != read.sealed and place not in self.silo.dealt:
-            body = note[: read.signed].replace(b"".join(read.sealed.values()), b"".join(boxes.values()))
+        slices = {name: replace(one, sealed=self.silo.deals(name, one.sealed)) for name, one in read.slices.items()}
+        if slices != read.slices and place not in self.silo.dealt:
             shares = self.roster.circle.shares(threshold)
-            message = to_sign(self.attempt(place), self.me, sorted(tensors), shares, body)
-            self.silo.dealt[place] = body + self.silo.credential.sign(message)
+            self.silo.dealt[place] = assemble(
+                read.keys,
+                read.word,
+                read.secrets.values(),
+                {name: one.to_bytes() for name, one in slices.items()},
+                read.deposits,
+                lambda head: self.silo.credential.sign(to_sign(self.attempt(place), self.me, tensors, shares, head)),
+            )
         return self.silo.dealt.get(place, note)
 
-    def read_shares(
-        self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
-    ) -> dict[str, ShareBundle]:
+    def read_shares(self, place: Place, *notes: Any) -> dict[str, ShareBundle]:
         if complaint := self.silo.accuses(self, place):
             raise complaint
-        return super().read_shares(place, tensors, threshold, notes)
+        return super().read_shares(place, *notes)
 
     def reveal(
         self, bundles: Mapping[str, ShareBundle], survivors: SurvivorList, participants: Sequence[str], word: Word
     ) -> bytes:
         note = super().reveal(bundles, survivors, participants, word)
         held = _held(bundles, survivors, participants)
-        shares, _ = _open_reveal(note, self.me, held, survivors, roster=self.roster, keys=self.keys, trust=self._trust)
+        mine = _by_holder(held)[self.me]
+        shares, _ = _open_reveal(note, self.me, mine, survivors, roster=self.roster, keys=self.keys, trust=self._trust)
         parts = {}
         owned = {bundle.owner: bundle for bundle in held}
         for owner, share in shares.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from protos.steps import Task
+from protos.steps import Note, Task
 
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.CHECK, Task.EXAMINE, Task.OPEN, Task.ADOPT)
-"""Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
+FETCHED = (Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.EXAMINE, Task.OPEN, Task.ADOPT)
+"""Tasks that begin with downloads of what the work names."""
+BY_OWNER = {Note.GREETING: (Task.DEAL, Task.TAKE), Note.SHARES: (Task.CHECK, Task.CONTRIBUTE, Task.OPEN)}
+"""Tasks in which a silo reads its slices of notes."""
 CONFIRMED = (
     Task.VOID,
     Task.TAKE,

@@ -90,14 +90,13 @@ def works(draw: st.DrawFn) -> Work:
     survivors = participants[: draw(st.integers(1, len(participants)))] if task in ADDED else []
     signers = survivors[: draw(st.integers(1, len(survivors)))] if task is Task.REVEAL else []
     fetched = draw(st.lists(parts, min_size=1, max_size=4, unique_by=lambda part: (part.kind, part.silo)))
-    fetches = task in FETCHED or (task is Task.CONTRIBUTE and draw(st.booleans()))
     return Work(
         task,
         place=None if task is Task.WAIT else draw(places),
         tensor=draw(st.sampled_from(Tensor) if task in (*SUMMED, Task.VOID) else maybe_tensor),
         roster=tuple(draw(st.lists(members, max_size=3))),
         actor=draw(names | st.just("")),
-        parts=tuple(fetched) if fetches else (),
+        parts=tuple(fetched) if task in FETCHED else (),
         participants=tuple(participants),
         survivors=tuple(survivors),
         signatures=tuple(Signature(silo, draw(some_bytes)) for silo in signers),

@@ -283,6 +283,12 @@ def check_shamir(v, _given):
             same(keys.combine(some, threshold), case["secret"], f"the secret of shares from {first}")
         for (name, expected), value in zip(case["commitments"].items(), [*shares.values(), secret], strict=True):
             same(keys.commitment(case["dealing"], name, value), expected, f"the commitment to {name!r}")
+    for case in v["trees"]:
+        slices = {name: bytes.fromhex(piece) for name, piece in case["slices"].items()}
+        same(keys.slices_root(slices), case["root"], "the root of slices")
+        for name, path in case["paths"].items():
+            found = keys.root_of_one(list(slices), name, slices[name], [bytes.fromhex(beside) for beside in path])
+            same(found, case["root"], f"the root by the slice of {name}")
     first = v["cases"][0]
 
     def recover(shares):

@@ -148,7 +148,7 @@ def pair_seed(secret, attempt, tensor):
 
 
 def notes_digest(notes):
-    """SHA-256 of canonical("shares notes", then of each participant in order its name and its note's SHA-256)."""
+    """SHA-256 of canonical("shares notes", then of each participant in order its name and its note head's SHA-256)."""
     named = [part for name in sorted(notes) for part in (name, notes[name])]
     return hashlib.sha256(canonical("shares notes", *named)).hexdigest()
 
@@ -187,6 +187,28 @@ def combine(shares, threshold):
         secret += y * math.prod(others) * pow(below, -1, FIELD)
     require(secret % FIELD < 1 << 256, "secret")
     return (secret % FIELD).to_bytes(32, "big")
+
+
+def slices_root(slices):
+    """The hash that stands for a note's slices (holder -> slice, in the roster's order).
+
+    A leaf is SHA-256(0x00 || canonical("slice", holder, slice)), a node SHA-256(0x01 || left || right). Leaves of 32
+    zero bytes make their number a power of two.
+    """
+    level = [hashlib.sha256(b"\0" + canonical("slice", *of)).digest() for of in slices.items()]
+    level += [bytes(32)] * ((1 << (len(level) - 1).bit_length()) - len(level))
+    while len(level) > 1:
+        level = [hashlib.sha256(b"\1" + level[at] + level[at + 1]).digest() for at in range(0, len(level), 2)]
+    return level[0]
+
+
+def root_of_one(holders, holder, piece, path):
+    """The root by one slice and its path: the hash beside it, the one beside their node, and so on."""
+    node, place = hashlib.sha256(b"\0" + canonical("slice", holder, piece)).digest(), holders.index(holder)
+    for beside in path:
+        left, right = (beside, node) if place % 2 else (node, beside)
+        node, place = hashlib.sha256(b"\1" + left + right).digest(), place // 2
+    return node
 
 
 def commitment(dealing, holder, value):

@@ -27,11 +27,11 @@ from crypto.rings.rings import RINGS, ckks_public
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import _CALL, _GREETING, EphemeralKey, KeyOffer, Roster, RosterEntry
 from crypto.secagg.circle import Circle, reach_of
-from crypto.secagg.dealt import shamir
+from crypto.secagg.dealt import shamir, slices
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import ShareBundle
 from crypto.stream import KeyStream, derive
 from protos.chunks import ChunkList
 from tests.vectors import refusals
@@ -336,7 +336,7 @@ def agreement_file(given):
     secret = ends[PAIR[0]]
     attempt = replace(ATTEMPT, roster=shared.digest)
     notes = {name: drawn(f"shares note {name}") for name in SURVIVORS}
-    held = {name: ShareBundle(name, attempt, note, {}, {}, {}, {}) for name, note in notes.items()}
+    held = {name: ShareBundle(name, attempt, note, SURVIVORS, {}, {}, {}, {}) for name, note in notes.items()}
     survivors = SurvivorList(attempt, LABEL.tensor, SURVIVORS, unmasking.notes_digest(held, SURVIVORS))
     entries = [
         {key: value if key == "name" else value.decode() if key == "certificate" else value.hex() for key, value in of}
@@ -390,7 +390,16 @@ def shamir_file():
         shamir_case(1, 3, b"\xff" * 32, "own"),
         shamir_case(5, 5, drawn("key of the deposit"), "key"),
     ]
-    return {"cases": cases, "refused": refusals.shares(cases[0]["shares"])}
+    trees = [tree_case(MEMBERS[:holders]) for holders in (1, 2, 3, 5)]
+    return {"cases": cases, "trees": trees, "refused": refusals.shares(cases[0]["shares"])}
+
+
+def tree_case(holders):
+    """A note's slices, the root that its head has, and the path that comes with each slice."""
+    pieces = {name: drawn(f"slice of {name}") for name in holders}
+    tree = slices.Tree(pieces)
+    paths = {name: [beside.hex() for beside in tree.path(place)] for place, name in enumerate(holders)}
+    return {"slices": {name: piece.hex() for name, piece in pieces.items()}, "root": tree.root.hex(), "paths": paths}
 
 
 def content(size):

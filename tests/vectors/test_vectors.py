@@ -22,8 +22,8 @@ from crypto.rings.rings import RINGS, ckks_public, ring_of
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import Roster
 from crypto.secagg.dealt import shamir
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import ShareBundle
 from crypto.stream import KeyStream
 from protos.chunks import ChunkList
 from protos.messages import MessageError
@@ -322,7 +322,7 @@ def dealt():
     case = FILES["shamir"]["cases"][0]
     spot = (attempt.LABEL.tensor, case["dealing"]["part"])
     commitments = {spot: {name: bytes.fromhex(value) for name, value in case["commitments"].items()}}
-    bundle = ShareBundle("elm", attempt.ATTEMPT, b"", {}, commitments, {}, {attempt.LABEL.tensor: b""})
+    bundle = ShareBundle("elm", attempt.ATTEMPT, b"", attempt.MEMBERS, {}, commitments, {}, {attempt.LABEL.tensor: b""})
     return case, bundle, SurvivorList(attempt.ATTEMPT, attempt.LABEL.tensor, ("ash", "elm"), "")
 
 

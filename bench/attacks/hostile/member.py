@@ -11,15 +11,15 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits
 from crypto.errors import RecoveryRefused
 from crypto.rings.adding import added
-from crypto.secagg.dealt.bundles import Published, to_sign
-from crypto.secagg.unmasking import ShareBundle
+from crypto.secagg.dealt.bundles import Published, assemble, to_sign
+from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.words import Word
 from protos.chunks import ChunkList
 from protos.messages import RINGS, Answer, Confirm, Place, UploadHeader
@@ -126,21 +126,26 @@ def bend_shares(plan: MemberPlan) -> None:
         if plan.act(place).name != "deals wrongly":
             return note
         read = Published.parse(note, own.me, attempt, tensors, own.roster.circle.holders(own.me))
-        box = read.sealed[_victim(own)]
-        body = note[: read.signed].replace(box, box[:-1] + bytes([box[-1] ^ 1]))
+        needed, sign = own.roster.circle.shares(threshold), own._credential.sign  # noqa: SLF001  # as its agent signs
+        box = read.slices[_victim(own)].sealed
+        wrong = {_victim(own): replace(read.slices[_victim(own)], sealed=box[:-1] + bytes([box[-1] ^ 1]))}
         if place not in signed:  # a signature is another one each time, and one attempt has one note
-            message = to_sign(attempt, own.me, sorted(tensors), own.roster.circle.shares(threshold), body)
-            signed[place] = own._credential.sign(message)  # noqa: SLF001  # as its own agent signs
-        return body + signed[place]
+            signed[place] = assemble(
+                read.keys,
+                read.word,
+                read.secrets.values(),
+                {name: piece.to_bytes() for name, piece in {**read.slices, **wrong}.items()},
+                read.deposits,
+                lambda head: sign(to_sign(attempt, own.me, tensors, needed, head)),
+            )
+        return signed[place]
 
-    def reads(
-        own: Membership, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
-    ) -> dict[str, ShareBundle]:
+    def reads(own: Membership, place: Place, *notes: Any) -> dict[str, ShareBundle]:
         keys = {"accuses": bytes(32), "accuses without evidence": b""}
         if (act := plan.act(place).name) in keys:
             msg = f"{_victim(own)} sealed its shares for this silo wrongly"
             raise RecoveryRefused(msg, _victim(own), keys[act])
-        return read_shares(own, place, tensors, threshold, notes)
+        return read_shares(own, place, *notes)
 
     _put(Membership, share=shares, read_shares=reads)
 

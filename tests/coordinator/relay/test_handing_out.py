@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.relay.handing_out import HandingOut, packed
 from coordinator.storage.spool import SUM_FILE, Spool
+from crypto.secagg.dealt.slices import Cutting, Layout
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
 from protos.v1 import silo_pb2
@@ -64,6 +67,24 @@ def test_what_is_gone_before_anybody_fetched_it_is_not_there(spool):
     spool.clear(PLACE)
     with pytest.raises(FileNotFoundError):
         list(handing.stream([big], 0))
+
+
+@pytest.mark.parametrize("tensors", [("heads",), tuple(f"t{number}" for number in range(90))], ids=["small", "chunks"])
+def test_notes_come_cut_for_whom_they_concern_each_with_its_list(spool, tensors):
+    layouts = [Layout.of(tensors, [f"silo-{number}" for number in range(count)]).form for count in (30, 5)]
+    found = [(stored(spool, of.note, name), of) for of, name in zip(layouts, ("north", "south"), strict=True)]
+    about = frozenset(f"silo-{number}" for number in range(3, 12))
+    expected = [Cutting(spool.complete(*one).read_bytes(), of).cut(about) for one, of in found]
+    contents = []
+    for offset, data, hashes in pieces_of(HandingOut(spool).cut(found, about)):
+        if hashes:
+            contents.append(b"")
+            assert len(hashes) == 32 * -(-len(expected[len(contents) - 1]) // MAX_CHUNK)
+        assert (offset, len(data) <= MAX_CHUNK) == (len(contents[-1]), True)
+        assert sha256(data).digest() in hashes or not hashes
+        contents[-1] += data
+    assert contents == expected
+    assert (max(map(len, expected)) > MAX_CHUNK) == (len(tensors) > 1)
 
 
 PIECES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12)

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.storage import shelf as shelves
 from coordinator.storage.shelf import MOST, Shelf
 from coordinator.storage.spool import Spool
+from crypto.secagg.dealt.slices import Cutting, Layout
+from policies.plan.note_sizes import MAX_NOTE
 from protos.chunks import ChunkList
-from protos.messages import MAX_CHUNK, Place
+from protos.messages import MAX_CHUNK, MessageError, Place
 
 PLACE = Place("5" * 64, 1, 1)
 
@@ -68,6 +71,44 @@ def test_no_more_bytes_are_kept_than_are_allowed(spool):
         with pytest.raises(FileNotFoundError):
             shelf.get(stored[name])
     assert MOST > 128 * 64 * 1024, "the largest notes of a large roster fit"
+
+
+def test_a_note_is_cut_whoever_reads_it_however_long_it_is(spool):
+    for tensors, holders in ((("heads",), 3), (tuple(f"t{number:03}" for number in range(50)), 40)):
+        form = Layout.of(tensors, [f"silo-{number}" for number in range(holders)]).form
+        note = bytes(number % 251 for number in range(form.note))
+        shelf, one = Shelf(spool), put(spool, note)
+        for about in (("silo-1",), ("silo-2", "silo-0"), ()):
+            assert shelf.cut(one, form, about) == Cutting(note, form).cut(about)
+        assert (shelf.get(one) is None) == (len(note) > MAX_CHUNK), "a content of several chunks is read from the disk"
+    assert len(note) > MAX_CHUNK
+    gone(spool)
+    assert shelf.cut(one, form, ("silo-3",)) == Cutting(note, form).cut(("silo-3",)), "from memory"
+    with pytest.raises(FileNotFoundError):
+        Shelf(spool).cut(one, form, ())
+
+
+def test_the_tree_of_a_note_is_computed_once(spool, monkeypatch):
+    form, made = Layout.of(("heads",), ("a", "b", "c")).form, []
+    monkeypatch.setattr(shelves, "Cutting", lambda *given: made.append(given) or Cutting(*given))
+    shelf, one = Shelf(spool), put(spool, bytes(form.note))
+    for name in "abc":
+        shelf.cut(one, Layout.of(("heads",), ("a", "b", "c")).form, (name,))
+    assert made == [(bytes(form.note), form)]
+
+
+@pytest.mark.parametrize("size", [0, 5, MAX_CHUNK + 1])
+def test_what_is_no_note_of_the_form_comes_as_it_is(spool, size):
+    """Whoever reads it says whose it is. The coordinator would only fail."""
+    form = Layout.of(("heads",), ("a", "b")).form
+    assert Shelf(spool).cut(put(spool, bytes(size)), form, ("a",)) == bytes(size)
+
+
+def test_what_is_larger_than_any_note_is_not_read_into_memory(spool):
+    form = Layout.of(("heads",), ("a", "b")).form
+    assert Shelf(spool).cut(put(spool, bytes(MAX_NOTE)), form, ("a",)) == bytes(MAX_NOTE)
+    with pytest.raises(MessageError, match="the note of south is larger than any note"):
+        Shelf(spool).cut(put(spool, bytes(MAX_NOTE + 1), "south"), form, ("a",))
 
 
 def test_what_is_longer_than_all_that_may_be_kept_is_read_and_not_kept(spool):

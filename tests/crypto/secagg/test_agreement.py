@@ -25,9 +25,10 @@ from crypto.secagg.agreement import (
     _message,
     _offer_message,
 )
+from crypto.secagg.dealt.slices import Cutting, Tree, closed, letter_form
 
 STUDY = "5" * 64
-HEAD = 16
+HEAD = 16 + 73
 CIPHERTEXT = 1088
 
 
@@ -194,9 +195,8 @@ def test_a_key_that_is_no_encapsulation_key_is_refused_even_when_signed(silos, k
 
 def test_a_note_is_as_long_as_its_later_names_need(hall):
     _, _, said = hall
-    sizes = [len(said[name].note) - HEAD - CIPHERTEXT * later for name, later in (("north", 2), ("south", 1))]
-    sizes.append(len(said["west"].note) - HEAD)
-    assert all(60 < signature <= agreement.MAX_SIGNATURE for signature in sizes)
+    sizes = {name: len(greeting.note) for name, greeting in said.items()}
+    assert sizes == {"north": HEAD + 2 * CIPHERTEXT, "south": HEAD + CIPHERTEXT, "west": HEAD}
     assert [len(said[name].secrets) for name in ("north", "south", "west")] == [96, 64, 32]
 
 
@@ -210,9 +210,11 @@ def test_a_missing_or_foreign_greeting_is_refused_by_name(silos, gather, hall):
     elsewhere = keys["north"].greet(other, "north").note
     with pytest.raises(RosterRefused, match="greeting of 'north'"):
         keys["west"].meet(roster, "west", own, {**notes, "north": elsewhere})
-    signature = silos["west"].sign(_message(_GREETING, roster, "south", [notes["south"][HEAD : HEAD + CIPHERTEXT]]))
+    root = Tree({"west": notes["south"][HEAD:]}).root
+    signature = silos["west"].sign(_message(_GREETING, roster, "south", root))
+    forged = closed(notes["south"][:16], signature) + notes["south"][HEAD:]
     with pytest.raises(SignatureRefused, match="greeting of 'south' was not signed by that silo"):
-        keys["west"].meet(roster, "west", own, {**notes, "south": notes["south"][: HEAD + CIPHERTEXT] + signature})
+        keys["west"].meet(roster, "west", own, {**notes, "south": forged})
     again, second = gather(silos)
     replayed = {**notes_of({n: k.greet(second, n) for n, k in again.items()}), "south": notes["south"]}
     with pytest.raises(SignatureRefused, match="greeting of 'south'"):
@@ -239,6 +241,36 @@ def test_a_greeting_that_swaps_whom_it_is_for_is_refused(hall):
     swapped = note[:HEAD] + second + first + note[HEAD + 2 * CIPHERTEXT :]
     with pytest.raises(SignatureRefused, match="north"):
         keys["south"].meet(roster, "south", said["south"].secrets, {"north": swapped})
+
+
+def test_a_greeting_that_is_cut_for_its_reader_gives_the_same_secret_and_for_another_none(enrol, gather):
+    names = tuple(f"silo-{number}" for number in range(6))
+    keys, roster = gather({name: enrol(name) for name in names})
+    said = {name: key.greet(roster, name) for name, key in keys.items()}
+    notes = notes_of(said)
+    form = letter_form(names[1:])
+    cuttings = {name: Cutting(notes[name], letter_form(roster.circle.later(name))) for name in names}
+    for me in names:
+        earlier = roster.circle.earlier(me)
+        cut = {name: cuttings[name].cut((me,)) for name in earlier}
+        met = keys[me].meet(roster, me, said[me].secrets, cut)
+        assert dict(met) == dict(keys[me].meet(roster, me, said[me].secrets, notes))
+    right, others = cuttings["silo-0"].cut(("silo-2",)), cuttings["silo-0"].cut(("silo-3",))
+    assert len(right) == form.cut(("silo-2",)) == HEAD + CIPHERTEXT + 3 * 32
+    rest = {"silo-1": notes["silo-1"]}
+    for wrong in (
+        others,
+        right[:HEAD] + others[HEAD:],
+        right[: HEAD + CIPHERTEXT] + others[HEAD + CIPHERTEXT :],
+        *(right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :] for at in range(0, len(right), 41)),
+        right[:-32],
+        right + bytes(32),
+        cuttings["silo-0"].cut(("silo-2", "silo-3")),
+        cuttings["silo-0"].cut(()),
+    ):
+        with pytest.raises((SignatureRefused, RosterRefused), match="greeting of 'silo-0'") as refused:
+            keys["silo-2"].meet(roster, "silo-2", said["silo-2"].secrets, {"silo-0": wrong, **rest})
+        assert refused.value.culprit == "silo-0"
 
 
 def test_greetings_of_later_names_are_not_read(hall):

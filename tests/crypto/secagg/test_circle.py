@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from crypto.secagg.circle import ALL_UP_TO, Circle, reach_of
 from crypto.secagg.survivors import threshold
 
-NAMES = tuple(f"silo-{number:03}" for number in range(128))
+NAMES = tuple(f"silo-{number:03}" for number in range(1000))
 
 
 def test_a_reach_is_one_more_than_may_be_missing_and_may_be_hostile():
@@ -143,6 +144,29 @@ def test_an_adversary_reads_the_sum_of_all_honest_silos_of_a_list_or_nothing(gam
     assert len(game.signers) >= game.needed
     assert all(len(others) >= game.needed for others in game.among.values())
     assert game.coefficients() <= {frozenset(game.among)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_a_thousand_silos_play_the_same_game(seed):
+    """More than a federation has (`MAX_SILOS`): what holds does not rest on the numbers being small."""
+    chance, names = random.Random(seed), NAMES  # noqa: S311  # games that repeat
+    colluders, spare = chance.randrange(7), chance.randrange(1, 80)
+    made, needed = Circle(names, reach_of(len(names), colluders, len(names) - spare)), len(names) - spare
+    begin = chance.randrange(len(names))
+    beside = [names[(begin + step) % len(names)] for step in range(spare + colluders)]
+    gone = beside if chance.random() < 0.7 else chance.sample(names, spare + colluders)
+    hostile, silent = set(gone[:colluders]), set(gone[colluders:])
+    signers = set(names) - silent
+    listed = signers | {name for name in silent if chance.random() < 0.5}
+    among = {name: frozenset(chance.choice((names, listed))) for name in signers - hostile}
+    for name in listed - signers:
+        near = [one for one in made.neighbours(name) if one in signers]
+        at = chance.randrange(len(near))
+        among[name] = frozenset(names) - set((near * 2)[at : at + spare])
+    game = Game(made, needed, frozenset(hostile), frozenset(signers), frozenset(listed), among)
+    assert made.sparse
+    assert game.coefficients() <= {frozenset(among)}
 
 
 def test_the_same_game_is_lost_where_the_reach_is_too_small():

@@ -16,8 +16,9 @@ from crypto.rings.rings import RINGS
 from crypto.secagg import circle, unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
 from crypto.secagg.circle import reach_of
-from crypto.secagg.dealt.bundles import body_bytes, bound, signed
+from crypto.secagg.dealt.bundles import bound, signed
 from crypto.secagg.dealt.complaints import ShareComplaint
+from crypto.secagg.dealt.slices import Layout
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks
 from crypto.secagg.packages import GroupKeys, deal, take, with_call, without_call
@@ -75,7 +76,7 @@ def test_a_silo_greets_and_meets_its_neighbours_alone(met):
     later = {name: sum(other > name for other in near(name)) for name in TEN}
     assert later["silo-0"] == 6
     assert later["silo-9"] == 0
-    assert all(16 + 1088 * later[name] < len(said[name]) <= 16 + 1088 * later[name] + 72 for name in TEN)
+    assert all(len(said[name]) == 16 + 73 + 1088 * later[name] for name in TEN)
     own = keys["silo-8"].greet(roster, "silo-8").secrets
     for gone in ("silo-1", "silo-5"):
         with pytest.raises(RosterRefused, match=f"greeting of '{gone}' is missing"):
@@ -117,7 +118,7 @@ def test_who_deals_reaches_everybody_by_a_call(met):
 def test_a_call_is_signed_for_its_roster_and_its_reader(met):
     _, keys, roster, _ = met
     note = keys["silo-3"].call(roster, "silo-3").note
-    swapped = note[:16] + note[16 + 1088 : 16 + 2 * 1088] + note[16 : 16 + 1088] + note[16 + 2 * 1088 :]
+    swapped = note[:89] + note[89 + 1088 : 89 + 2 * 1088] + note[89 : 89 + 1088] + note[89 + 2 * 1088 :]
     smaller = Roster(roster.study, roster.entries[:-1], REACH)
     greeting = keys["silo-3"].greet(roster, "silo-3").note
     for caller, wrong, why in (
@@ -146,7 +147,7 @@ def test_a_call_is_signed_for_its_roster_and_its_reader(met):
 def test_shares_are_dealt_to_neighbours_and_everybody_reads_the_commitments(ten):
     for owner in TEN:
         holders = tuple(sorted((owner, *near(owner))))
-        assert body_bytes(2, 7) < len(ten.notes[owner]) <= body_bytes(2, 7) + 72
+        assert len(ten.notes[owner]) == Layout.of(TENSORS, holders).form.note
         for me in TEN:
             bundle = ten.held[me][owner]
             assert bool(bundle.shares) == (me in holders)

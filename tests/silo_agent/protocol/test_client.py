@@ -486,6 +486,51 @@ def test_more_than_was_announced_is_refused(ward, tmp_path):
         ward.client.download(PLACE, Tensor.HEADS, [(whole, tmp_path / "sum")])
 
 
+THREE = ("east", "north", "south")
+
+
+@pytest.mark.parametrize("breaks", [None, len(CONTENT) + 2 * MAX_CHUNK, 2 * len(CONTENT), 3 * len(CONTENT)])
+def test_notes_come_in_one_stream_by_owner_and_those_that_are_here_are_not_asked_for_again(ward, breaks):
+    ward.fake.break_download_after = breaks
+    limit = len(CONTENT)
+    assert ward.client.notes(PLACE, Note.SHARES, THREE, ("west",), limit) == dict.fromkeys(THREE, CONTENT)
+    asked = [(list(one.silos), list(one.about), one.offset, one.kind) for one in ward.fake.seen]
+    again = {len(CONTENT) + 2 * MAX_CHUNK: THREE[1:], 2 * len(CONTENT): THREE[2:]}.get(breaks)
+    assert asked == [(list(left), ["west"], 0, "shares") for left in (THREE, again) if left]
+    assert codec.from_wire(Place, ward.fake.seen[0].place) == PLACE
+    assert ward.client.notes(PLACE, Note.SHARES, (), ("west",), limit) == {}
+    assert len(ward.fake.seen) == len(asked), "nothing is asked for where nothing is wanted"
+
+
+@pytest.mark.parametrize(
+    ("content", "listing", "limit", "fault"),
+    [
+        (CONTENT, None, len(CONTENT) - 1, f"cut, out of order or longer than {len(CONTENT) - 1} bytes"),
+        (
+            CONTENT[:-1] if len(CONTENT) % MAX_CHUNK == 1 else CONTENT[:MAX_CHUNK],
+            None,
+            len(CONTENT),
+            "cut, out of order",
+        ),
+        (CONTENT[:MAX_CHUNK], listed(CONTENT[:MAX_CHUNK]).hashes[:31], len(CONTENT), "cut, out of order"),
+        (CONTENT, listed(CONTENT[:MAX_CHUNK]).hashes, len(CONTENT), "sends more than the shares that were asked for"),
+        (b"", listed(CONTENT).hashes, len(CONTENT), "cut, out of order"),
+    ],
+    ids=["too long", "too short", "no list", "more", "nothing"],
+)
+def test_a_note_that_is_cut_or_too_long_is_refused_with_all_of_them(ward, content, listing, limit, fault):
+    ward.fake.content, ward.fake.listed = content, listing
+    with pytest.raises(ContentError, match=fault):
+        ward.client.notes(PLACE, Note.SHARES, ("north",), (), limit)
+    assert ward.fake.calls == ["Download"]
+
+
+def test_a_note_out_of_order_is_refused(ward):
+    ward.fake.offsets = lambda offset: offset + MAX_CHUNK * (offset > 0)
+    with pytest.raises(ContentError, match="out of order"):
+        ward.client.notes(PLACE, Note.SHARES, ("north",), (), len(CONTENT))
+
+
 def fetched_wrongly(ward, target, fault):
     """A download that is refused by name; nothing is left of it."""
     with pytest.raises(ContentError, match=fault):

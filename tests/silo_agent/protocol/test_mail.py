@@ -34,6 +34,14 @@ class Wire:
     def upload(self, header, content, chunks):
         self.sent.append((header, content.read_bytes(), chunks))
 
+    def notes(self, place, kind, owners, about, limit):
+        self.fetched += [(place, tuple(about), kind, owner, limit) for owner in owners]
+        found = {owner: self.contents[kind, owner] for owner in owners}
+        for note in found.values():
+            if isinstance(note, Exception):
+                raise note
+        return found
+
     def download(self, place, tensor, wanted):
         for part, target in wanted:
             self.fetched.append((place, tensor, part.kind, part.silo))
@@ -93,39 +101,52 @@ def test_what_is_sent_is_named_as_it_was_kept(mail, wire):
 
 
 def test_notes_are_read_and_erased(mail, wire):
-    work = offer(wire, Task.DEAL, {(Note.GREETING, "north"): b"one", (Note.GREETING, "south"): b"two"})
-    assert mail.fetch_notes(work, PLACE, Note.GREETING) == {"north": b"one", "south": b"two"}
-    assert mail.fetch_note(work, PLACE, Note.GREETING) == b"two", "the actor's"
+    fields = {"tensor": Tensor.HEADS, "participants": SILOS, "survivors": SILOS}
+    work = offer(wire, Task.OPEN, {(Note.REVEAL, "north"): b"one", (Note.REVEAL, "south"): b"two"}, **fields)
+    assert mail.fetch_notes(work, PLACE, Note.REVEAL) == {"north": b"one", "south": b"two"}
+    assert mail.fetch_note(work, PLACE, Note.REVEAL) == b"two", "the actor's"
     assert files(mail) == []
-    assert value(mail, "received", "greeting") == 12, "both, and both again"
+    assert value(mail, "received", "reveal") == 12, "both, and both again"
     with pytest.raises(OutOfTurnError, match="offers no keys of 'south'"):
         mail.fetch_note(work, PLACE, Note.KEYS)
-    wire.contents[Note.GREETING, "south"] = ContentError("altered")
+    wire.contents[Note.REVEAL, "south"] = ContentError("altered")
     with pytest.raises(ContentError):
-        mail.fetch_notes(work, PLACE, Note.GREETING)
+        mail.fetch_notes(work, PLACE, Note.REVEAL)
     assert files(mail) == []
+
+
+def test_of_greetings_what_is_for_this_silo_is_fetched_and_not_kept(mail, wire):
+    wire.contents[Note.GREETING, "north"] = b"a slice"
+    assert mail.fetch_greetings(PLACE, ("north",), "west", 7) == {"north": b"a slice"}
+    assert wire.fetched == [(PLACE, ("west",), "greeting", "north", 7)]
+    assert (value(mail, "received", "greeting"), files(mail)) == (7, [])
 
 
 def test_shares_stay_and_are_fetched_once(mail, wire):
-    contents = {(Note.SHARES, silo): silo.encode() for silo in SILOS}
-    work = offer(wire, Task.CONTRIBUTE, contents, tensor=Tensor.COUNTS, participants=SILOS)
+    wire.contents.update({(Note.SHARES, silo): silo.encode() for silo in SILOS})
     for _ in range(2):
-        mail.receive_shares(work, PLACE)
-    assert len(wire.fetched) == 2
+        mail.receive_shares(PLACE, SILOS, "west", 9)
+    assert wire.fetched == [(PLACE, ("west",), "shares", silo, 9) for silo in SILOS]
     assert mail.shares(PLACE, SILOS) == {"north": b"north", "south": b"south"}
-    with pytest.raises(OutOfTurnError, match="never offered the shares of east, west; begin"):
+    assert value(mail, "received", "shares") == 10
+    with pytest.raises(OutOfTurnError, match="never sent the shares of east, west; begin"):
         mail.shares(PLACE, ("west", "north", "east"))
+    wire.contents[Note.SHARES, "east"] = b"east"
+    mail.receive_shares(PLACE, (*SILOS, "east"), "west", 9)
+    assert [owner for *_, owner, _ in wire.fetched] == [*SILOS, "east"], "only what is missing"
+    assert mail.fetch_shares(PLACE, ("south",), ("east", "north"), 8) == {"south": b"south"}
+    assert wire.fetched[-1] == (PLACE, ("east", "north"), "shares", "south", 8)
+    assert len(files(mail)) == 3, "what is fetched for a sum is not kept"
 
 
 def test_shares_that_did_not_come_as_announced_are_asked_for_again(mail, wire):
-    contents = {(Note.SHARES, silo): silo.encode() for silo in SILOS}
-    work = offer(wire, Task.CONTRIBUTE, contents, tensor=Tensor.COUNTS, participants=SILOS)
+    wire.contents.update({(Note.SHARES, silo): silo.encode() for silo in SILOS})
     wire.contents[Note.SHARES, "south"] = ContentError("altered")
     with pytest.raises(ContentError):
-        mail.receive_shares(work, PLACE)
-    assert [name.split("-")[-1] for name in files(mail)] == ["north.note"]
+        mail.receive_shares(PLACE, SILOS, "west", 9)
+    assert files(mail) == []
     wire.contents[Note.SHARES, "south"] = b"south"
-    mail.receive_shares(work, PLACE)
+    mail.receive_shares(PLACE, SILOS, "west", 9)
     assert mail.shares(PLACE, SILOS)["south"] == b"south"
 
 
@@ -164,11 +185,11 @@ def test_what_does_not_come_is_told_as_it_was(mail, wire, of):
 
 def test_notes_that_the_machine_cannot_erase_now_are_its_own_affair(mail, wire, monkeypatch):
     """Whatever others would see of an error must not follow from this silo's disk."""
-    work = offer(wire, Task.DEAL, {(Note.GREETING, "north"): b"one"})
+    work = offer(wire, Task.CATCH_UP, {(Note.MODEL, "north"): b"one"})
 
     def fail(*_, **__):
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(Path, "unlink", fail)
     with pytest.raises(ShortageError):
-        mail.fetch_notes(work, PLACE, Note.GREETING)
+        mail.fetch_notes(work, PLACE, Note.MODEL)

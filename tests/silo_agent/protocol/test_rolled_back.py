@@ -168,9 +168,8 @@ def test_a_lie_does_not_hide_what_another_peer_can_show(told, monkeypatch):
 
 def test_a_word_that_its_silo_has_not_signed_is_not_kept(told, monkeypatch):
     before = told.north.state.heard.of(told.study)
-    monkeypatch.setattr(
-        type(told.silos["south"].agent._tasks), "_word", lambda _, attempt, said: Word(said + 9, 1, 1, b"\x30" * 70)
-    )
+    south = told.silos["south"].agent._tasks._shares
+    monkeypatch.setattr(type(south), "word", lambda _, attempt, said: Word(said + 9, 1, 1, b"\x30" * 70))
     told.contributes(1, 1)
     assert told.coordinator.said("north").dispute == ""
     assert told.north.state.heard.of(told.study) == before

@@ -120,8 +120,24 @@ def test_a_note_that_is_larger_than_any_is_not_fetched(federation):
     place = coordinator.place(0)
     roster = coordinator.offer(place)
     coordinator.collect(Task.GREET, place, SILOS, coordinator.work(Task.GREET, place, roster), "note-greeting")
-    limit = note_limit(coordinator.study, 0, Note.GREETING)
-    offered_too_much(coordinator, silos, coordinator.work(Task.DEAL, place, roster, actor="north"), 2, limit + 1)
+    deal = coordinator.work(Task.DEAL, place, roster, actor="south")
+    coordinator.collect(Task.DEAL, place, ("south",), deal, "note-keys")
+    limit = note_limit(coordinator.study, 0, Note.KEYS)
+    offered_too_much(coordinator, silos, coordinator.work(Task.TAKE, place, roster, actor="south"), 0, limit + 1)
+
+
+def test_of_greetings_a_silo_reads_what_those_before_it_have_said_to_it(federation):
+    coordinator, _ = federation
+    place, asked, notes = coordinator.place(0), [], coordinator.notes
+
+    def recorded(silo, place, kind, owners, about):
+        asked.append((silo, kind, tuple(owners), tuple(about)))
+        return notes(silo, place, kind, owners, about)
+
+    coordinator.notes = recorded
+    coordinator.deal(place, coordinator.offer(place))
+    earlier = {"north": (), "south": ("north",), "west": ("north", "south")}
+    assert set(asked) == {(silo, Note.GREETING, before, (silo,)) for silo, before in earlier.items()}
 
 
 def test_a_sum_that_is_larger_than_its_tensor_is_not_fetched(federation):
