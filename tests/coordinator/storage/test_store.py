@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from coordinator.core.state import Phase
 from coordinator.core.study import Progress, Script, advance, create, start
 from coordinator.storage import checkpoints
+from coordinator.storage import store as stores
 from coordinator.storage.store import (
     ContentConflictError,
     Store,
@@ -312,6 +315,36 @@ def test_notes_are_uploads_without_a_tensor(store):
     )
 
 
+def test_sizes_that_are_remembered_are_those_that_are_stored(store, monkeypatch):
+    """Of two studies, in order, the latest alone, whatever was refused or not stored in between."""
+    monkeypatch.setattr(stores, "MAX_HISTORY", 5)
+    other = "6" * 64
+
+    def agree():
+        fresh = again(store)
+        assert [store.uploads(study) for study in (STUDY, other)] == [fresh.uploads(study) for study in (STUDY, other)]
+
+    for number in range(9):
+        store.add_content(replace(HEADER, silo=f"silo-{number}", size=number + 1), b"signature")
+        store.add_content(replace(NOTE, place=Place(other, 1, 2), silo=f"silo-{number}"), b"signature")
+        agree()
+    assert [one.silo for one in store.uploads(STUDY)] == [f"silo-{number}" for number in range(4, 9)]
+    store.add_content(replace(HEADER, silo="silo-8", size=9), b"again")
+    with pytest.raises(ContentConflictError):
+        store.add_content(replace(HEADER, silo="silo-8", sha256="b" * 64), b"signature")
+    agree()
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "insert", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.add_content(replace(HEADER, silo="silo-9"), b"signature")
+    agree()
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "_latest", lambda *_: 1 / 0)
+        store.add_content(replace(HEADER, silo="silo-9"), b"signature")
+        assert store.uploads(STUDY)[-1].silo == "silo-9", "without another reading"
+    agree()
+
+
 def test_who_was_told(store):
     store.tell(STUDY, "north")
     store.tell(STUDY, "north")
@@ -322,9 +355,22 @@ def test_who_was_told(store):
 def test_sqlite_writes_are_durable(store):
     with store.engine.connect() as connection:
         pragmas = {
-            name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous")
+            name: connection.execute(text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "page_size")
         }
-    assert pragmas == {"journal_mode": "delete", "synchronous": 3}
+    assert pragmas == {"journal_mode": "delete", "synchronous": 3, "page_size": 1024}
+
+
+def test_a_database_that_has_larger_pages_keeps_them(tmp_path):
+    path = tmp_path / "coordinator.sqlite3"
+    with closing(sqlite3.connect(path)) as before:
+        before.executescript("PRAGMA page_size=4096; CREATE TABLE created (id INTEGER PRIMARY KEY, study VARCHAR(64))")
+    store = Store.in_folder(tmp_path)
+    store.add_content(HEADER, b"signature")
+    assert again(store).holds(HEADER)
+    with store.engine.connect() as connection:
+        assert connection.execute(text("PRAGMA page_size")).scalar() == 4096
+    store.engine.dispose()
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nonsense://user:hunter2@host/db", "sqlite:////no/such/folder/db.sqlite3"])
