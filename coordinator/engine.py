@@ -70,7 +70,7 @@ from coordinator.work import (
     signed_note,
     work_in,
 )
-from crypto.secagg.dealt.slices import Form
+from crypto.secagg.dealt.slices import SliceForm
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import SpoiltStatement
 from crypto.secagg.voids import VoidPromise
@@ -412,7 +412,7 @@ class Engine:
         with self._lock:
             return check_fetch(self._round(place), silo, tensor, kind, of_silos)
 
-    def forms(self, place: Place, kind: str, owners: Iterable[str]) -> dict[str, Form]:
+    def forms(self, place: Place, kind: str, owners: Iterable[str]) -> dict[str, SliceForm]:
         """Return where the slices lie in these members' notes of an attempt. Raises `WrongPhaseError`."""
         with self._lock:
             return forms_of(self._round(place), kind, owners)

@@ -14,7 +14,7 @@ from crypto.rings import rings
 from crypto.secagg import layout
 from crypto.secagg.dealt.bundles import signed
 from crypto.secagg.dealt.complaints import ShareComplaint
-from crypto.secagg.dealt.slices import Form, Layout, letter_form
+from crypto.secagg.dealt.slices import Layout, SliceForm, letter_form
 from crypto.secagg.survivors import AttemptRef, roster_digest
 from policies.documents.study import Study
 from policies.plan import quorum
@@ -154,7 +154,7 @@ def _by_owner(round_: Round) -> tuple[Part, ...]:
     )
 
 
-def forms_of(round_: Round, kind: str, owners: Iterable[str]) -> dict[str, Form]:
+def forms_of(round_: Round, kind: str, owners: Iterable[str]) -> dict[str, SliceForm]:
     """Return where the slices lie in a greeting or shares note of each of these members."""
     circle = round_.circle
     if kind == Note.GREETING:

@@ -12,7 +12,7 @@ from itertools import chain
 
 from coordinator.storage.shelf import Shelf, Stored
 from coordinator.storage.spool import Spool
-from crypto.secagg.dealt.slices import Form
+from crypto.secagg.dealt.slices import SliceForm
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import MAX_CHUNK, MessageError
 from protos.v1 import silo_pb2
@@ -29,7 +29,7 @@ class HandingOut:
         contents = (self._content(one, 0 if number else offset) for number, one in enumerate(found))
         return packed(chain.from_iterable(contents))
 
-    def cut(self, found: Iterable[tuple[Stored, Form]], about: frozenset[str]) -> Iterator[silo_pb2.DownloadChunk]:
+    def cut(self, found: Iterable[tuple[Stored, SliceForm]], about: frozenset[str]) -> Iterator[silo_pb2.DownloadChunk]:
         """Yield these notes, each cut for some silos (`crypto.secagg.dealt.slices`)."""
         notes = (self._shelf.cut(stored, form, about) for stored, form in found)
         return packed(chain.from_iterable(map(_chunks, notes)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator.storage.spool import Spool
-from crypto.secagg.dealt.slices import Cutting, Form
+from crypto.secagg.dealt.slices import Cutting, SliceForm
 from policies.plan.note_sizes import MAX_NOTE
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
@@ -30,7 +30,7 @@ class ShelvedContent:
 
     data: bytes = field(repr=False)
     chunks: ChunkList
-    cuttings: dict[Form, Cutting] = field(default_factory=dict, repr=False, compare=False)
+    cuttings: dict[SliceForm, Cutting] = field(default_factory=dict, repr=False, compare=False)
     """The note's cutting, once somebody has read a slice of it. A note has one form."""
 
 
@@ -50,7 +50,7 @@ class Shelf:
         """Return a content that is complete; None if it has more than one chunk. Raises OSError, if it is gone too."""
         return self._get(stored, MAX_CHUNK)
 
-    def cut(self, stored: Stored, form: Form, about: Collection[str]) -> bytes:
+    def cut(self, stored: Stored, form: SliceForm, about: Collection[str]) -> bytes:
         """Return a complete note of this form, cut for some silos.
 
         Raises OSError, if it is gone, and `MessageError` for what is no note by its length.

@@ -29,7 +29,7 @@ from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.pki.reading import parse_certificate, subject_of
 from crypto.secagg.circle import Circle
-from crypto.secagg.dealt.slices import HASH_BYTES, Form, Tree, closed, letter_form, root_by, signature_in
+from crypto.secagg.dealt.slices import HASH_BYTES, SliceForm, Tree, closed, letter_form, root_by, signature_in
 from crypto.secagg.survivors import roster_digest
 from crypto.stream import KEY_BYTES, derive
 
@@ -387,7 +387,7 @@ def _message(letter: _Letter, roster: Roster, sender: str, root: bytes) -> bytes
     return canonical(letter.name, roster.study, bytes.fromhex(roster.digest), sender, root)
 
 
-def _slice_of(note: bytes, form: Form, me: str) -> tuple[bytes, bytes]:
+def _slice_of(note: bytes, form: SliceForm, me: str) -> tuple[bytes, bytes]:
     """Return the ciphertext for this silo, and the root to which it and what came with it lead."""
     place, size = form.readers.index(me), form.slice
     pieces = note[form.head :]

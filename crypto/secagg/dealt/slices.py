@@ -37,7 +37,7 @@ _NOBODY: Final = bytes(HASH_BYTES)
 
 
 @dataclass(frozen=True)
-class Form:
+class SliceForm:
     """Where the slices of a note lie, and whose they are."""
 
     readers: tuple[str, ...]
@@ -68,9 +68,9 @@ class Form:
         return tuple(name for name in self.readers if name in about)
 
 
-def letter_form(readers: Sequence[str]) -> Form:
+def letter_form(readers: Sequence[str]) -> SliceForm:
     """Return the form of a greeting or call: magic, signature, and a ciphertext for each reader."""
-    return Form(tuple(readers), MAGIC_BYTES + SIGNATURE_BYTES, CIPHERTEXT_BYTES)
+    return SliceForm(tuple(readers), MAGIC_BYTES + SIGNATURE_BYTES, CIPHERTEXT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Layout:
         return KEY_BYTES * (len(self.holders) - 1) + SEAL_BYTES
 
     @cached_property
-    def form(self) -> Form:
+    def form(self) -> SliceForm:
         """Where the slices lie. Behind them are the deposits."""
-        return Form(self.holders, self.head, self.slice, self.deposit * len(self.tensors))
+        return SliceForm(self.holders, self.head, self.slice, self.deposit * len(self.tensors))
 
 
 class Tree:
@@ -162,7 +162,7 @@ def signature_in(blob: bytes, begin: int) -> bytes:
 class Cutting:
     """A whole note that is cut for one reader after another. The tree is computed once."""
 
-    def __init__(self, note: bytes, form: Form) -> None:
+    def __init__(self, note: bytes, form: SliceForm) -> None:
         """`note`: of the form's length."""
         self._note, self._form = note, form
         self._tree = Tree({name: self._slice(place) for place, name in enumerate(form.readers)})

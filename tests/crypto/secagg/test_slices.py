@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from crypto.secagg.dealt.slices import (
     MAX_SIGNATURE,
     Cutting,
-    Form,
     Layout,
+    SliceForm,
     Tree,
     closed,
     letter_form,
@@ -37,12 +37,12 @@ def test_the_parts_of_a_note_have_the_sizes_that_the_docs_say():
     assert LAYOUT.slice == 89 + 32 + 4 * 32 + 2 * 32 + LAYOUT.sealed
     assert LAYOUT.sealed == 4 * 33 + 28
     assert LAYOUT.deposit == 6 * 32 + 28
-    assert Form(HOLDERS, LAYOUT.head, LAYOUT.slice, 2 * LAYOUT.deposit) == FORM
+    assert SliceForm(HOLDERS, LAYOUT.head, LAYOUT.slice, 2 * LAYOUT.deposit) == FORM
     assert FORM.note == LAYOUT.head + 7 * LAYOUT.slice + 2 * LAYOUT.deposit
     assert [Layout.of(("t",), HOLDERS[:count]).form.depth for count in (1, 2, 3, 4, 5)] == [0, 1, 2, 2, 3]
     assert FORM.cut(("silo-3", "silo-9")) == LAYOUT.head + LAYOUT.slice + 3 * 32
     assert FORM.among({"silo-4", "silo-1", "other"}) == ("silo-1", "silo-4")
-    assert letter_form(HOLDERS) == Form(HOLDERS, 16 + 73, 1088, 0)
+    assert letter_form(HOLDERS) == SliceForm(HOLDERS, 16 + 73, 1088, 0)
     nobody = letter_form(())
     assert (nobody.note, nobody.depth, nobody.cut(("a",))) == (89, 0, 89)
     assert Cutting(bytes(89), nobody).cut(("a",)) == bytes(89)
