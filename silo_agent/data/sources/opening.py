@@ -22,13 +22,14 @@ import pyarrow.parquet as pq
 from policies.documents.study import DataSchema
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import MAX_TEXT, Cell
-from silo_agent.data.columns.arrow_cells import decoded, taken
+from silo_agent.data.columns.arrow_cells import taken
 from silo_agent.data.csv_rows import split_line
 from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordError, RecordFault, Unfit
 from silo_agent.data.sources import sql
 from silo_agent.data.sources.csv_blocks import line_blocks, rows_of_block
 from silo_agent.data.sources.parquet_rows import parquet_rows
 from silo_agent.data.sources.sql import AwayError, SqlError
+from silo_agent.data.sources.sql_batches import SqlRows
 from silo_agent.data.table import Source, Table, needed_columns
 
 T = TypeVar("T")
@@ -174,22 +175,20 @@ def _open_database(
         first = 1
         for found in sql.rows(source):
             yield _of_database(source.name, found, first, {name: placed[name] for name in columns}, faults)
-            first += len(found)
+            first += found.count
 
     return OpenSource(source.name, needed, tables)
 
 
-def _of_database(
-    name: str, found: Sequence[tuple[object, ...]], first: int, placed: Mapping[str, int], faults: Faults
-) -> Table:
+def _of_database(name: str, found: SqlRows, first: int, placed: Mapping[str, int], faults: Faults) -> Table:
     columns = dict[str, Sequence[Cell]]()
     broken = set[int]()
     for column, place in placed.items():
-        columns[column], undecoded = decoded([values[place] for values in found])
+        columns[column], undecoded = found.column(place)
         broken.update(undecoded)
     for row in sorted(broken):
         faults.add(RecordFault(name, first + row, "", "a value that cannot be decoded", _DECODED))
-    kept = np.setdiff1d(np.arange(len(found)), list(broken)) if broken else np.arange(len(found))
+    kept = np.setdiff1d(np.arange(found.count), list(broken)) if broken else np.arange(found.count)
     if broken:
         columns = {column: taken(cells, kept) for column, cells in columns.items()}
     return Table(name, columns, first + kept, broken=len(broken))

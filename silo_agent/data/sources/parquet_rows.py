@@ -52,7 +52,7 @@ def parquet_rows(file: pq.ParquetFile, places: Sequence[int]) -> Iterator[Parque
 def _rows(arrays: Sequence[pa.Array], first: int, count: int) -> ParquetRows:
     columns, broken = [], dict[int, int]()
     for place, array in enumerate(arrays):
-        cells, undecoded = _cells(array)
+        cells, undecoded = cells_of(array)
         columns.append(cells)
         for row in undecoded:
             broken.setdefault(row, place)
@@ -63,7 +63,7 @@ def _rows(arrays: Sequence[pa.Array], first: int, count: int) -> ParquetRows:
     return ParquetRows(numbers, tuple(columns), {first + row: place for row, place in sorted(broken.items())})
 
 
-def _cells(array: pa.Array) -> tuple[Sequence[Cell], list[int]]:
+def cells_of(array: pa.Array) -> tuple[Sequence[Cell], list[int]]:
     """Return cells, and the places of values that have no form as one. Categories are decoded."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from silo_agent import dialects
 from silo_agent.config import SqlSource
 from silo_agent.data.errors import RecordError
+from silo_agent.data.sources.sql_batches import SqlRows, duckdb_fits, of_duckdb, of_postgres, postgres_types
 from silo_agent.errors import SiloError
 
 if TYPE_CHECKING:
@@ -71,34 +72,49 @@ def columns(source: SqlSource) -> list[str]:
             raise SqlError(_said(error), expected) from None
 
 
-def rows(source: SqlSource, at_once: int = ROWS) -> Iterator[list[tuple[Any, ...]]]:
-    """All rows of the result, so many at once. Raises `RecordError`.
+def rows(source: SqlSource, at_once: int = ROWS) -> Iterator[SqlRows]:
+    """All rows of the result, so many at once or what is one block of text. Raises `RecordError`.
 
-    A driver that can leave the others at the database does so.
+    They come as columns where they can (`sql_batches`), and by the driver where not. A driver that can leave the others
+    at the database does so.
     """
     try:
         with _connected(source) as connection:
-            result = connection.execution_options(stream_results=True).exec_driver_sql(source.statement)
-            for part in result.partitions(at_once):
-                yield [tuple(row) for row in part]
+            yield from _rows(source, connection, at_once)
     except SqlError as error:
         raise RecordError(error.found) from None
     except Exception as error:  # noqa: BLE001  # as above
         raise RecordError(_said(error)) from None
 
 
+def _rows(source: SqlSource, connection: Connection, at_once: int) -> Iterator[SqlRows]:
+    kind = dialects.kind_of(source.parsed())
+    if kind == "postgresql" and (types := postgres_types(connection, _probe(source, kind))):
+        yield from of_postgres(connection, source.statement, types)
+    elif kind == "duckdb" and duckdb_fits(connection, _probe(source, kind)):
+        yield from of_duckdb(connection, source.statement, at_once)
+    else:
+        result = connection.execution_options(stream_results=True).exec_driver_sql(source.statement)
+        for part in result.partitions(at_once):
+            found = [tuple(row) for row in part]
+            yield SqlRows(len(found), found)
+
+
 def _columns(source: SqlSource, connection: Connection) -> list[str]:
     kind = dialects.kind_of(source.parsed())
     if kind == "sqlite":
         return _sqlite_columns(source.statement, connection)
-    # The statement is the hospital's own, from its configuration. Oracle knows no AS before a table's name, and it and
-    # SQL Server know no LIMIT. PostgreSQL looks at records without LIMIT, and MariaDB without WHERE.
-    probe = f"SELECT * FROM (\n{source.statement}\n) fedward WHERE 1 = 0"  # noqa: S608
-    if kind in _LIMITS:
-        probe += " LIMIT 0"
+    probe = _probe(source, kind)
     if kind in _PREPARES:
         return _prepared_columns(probe, connection)
     return _names(connection, probe)
+
+
+def _probe(source: SqlSource, kind: str) -> str:
+    # The statement is the hospital's own, from its configuration. Oracle knows no AS before a table's name, and it and
+    # SQL Server know no LIMIT. PostgreSQL looks at records without LIMIT, and MariaDB without WHERE.
+    probe = f"SELECT * FROM (\n{source.statement}\n) fedward WHERE 1 = 0"  # noqa: S608
+    return probe + " LIMIT 0" if kind in _LIMITS else probe
 
 
 def _names(connection: Connection, statement: str) -> list[str]:

@@ -118,7 +118,7 @@ def _result(source: SqlSource) -> Columns | None:
     if source.file is None:
         return None
     try:
-        names, rows = sql.columns(source), [row for part in sql.rows(source) for row in part]
+        names, rows = sql.columns(source), [row for part in sql.rows(source) for row in part.tuples()]
         return {name: [as_cell(row[place]) for row in rows] for place, name in enumerate(names)}
     except SiloError:
         return None

@@ -8,6 +8,7 @@ from silo_agent.data.errors import DataError, Faults, RecordError
 from silo_agent.data.reader import read_records
 from silo_agent.data.sources import opening
 from silo_agent.data.sources.opening import read_table
+from silo_agent.data.sources.sql_batches import SqlRows
 from silo_agent.data.table import needed_columns
 from support.studies import tiny_study
 
@@ -103,7 +104,7 @@ def test_a_row_of_a_database_that_has_no_form_as_cells_is_left_out_and_named(tmp
     """Whatever other values its column holds, and in whichever part of the result it comes."""
     values = [("p1", 60), (odd, 61), ("p3", 62), (beside, odd), ("p5", 64)]
     monkeypatch.setattr(opening.sql, "columns", lambda _: ["patient", "age"])
-    monkeypatch.setattr(opening.sql, "rows", lambda _: iter([values[:3], values[3:]]))
+    monkeypatch.setattr(opening.sql, "rows", lambda _: iter([SqlRows(3, values[:3]), SqlRows(2, values[3:])]))
     source, faults = SqlSource(url=f"sqlite:///{tmp_path}/ward.sqlite3", statement="SELECT * FROM stay"), Faults()
     read = read_table(source, SCHEMA, faults, needed=("patient", "age"))
     assert (list(read.columns["patient"]), list(read.rows), read.broken) == (["p1", "p3", "p5"], [1, 3, 5], 2)
