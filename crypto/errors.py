@@ -63,7 +63,7 @@ class RecoveryRefused(CryptoError):
         self.culprit, self.evidence = culprit, evidence
 
 
-class NotesWanted(CryptoError):
+class NotesWantedError(CryptoError):
     """More must be read of shares notes before a sum can be opened, or it can be said why it cannot."""
 
     def __init__(self, silos: tuple[str, ...]) -> None:

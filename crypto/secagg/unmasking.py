@@ -12,7 +12,7 @@ deposits its attempt's pair seeds, sealed under the attempt key. On a circle (`c
 its neighbours and itself, and has pair seeds with its neighbours alone. Every silo commits (SHA-256 over a label and 32
 random bytes or more) to everything that it deals. The two commitments to one pair seed are equal, so they can be
 compared. A silo reads its own slice of each note (`dealt.slices`), and whole notes only where a sum cannot be opened
-without (`NotesWanted`).
+without (`NotesWantedError`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
-from crypto.errors import CryptoError, NotesWanted, RecoveryRefused, SealError, SignatureRefused
+from crypto.errors import CryptoError, NotesWantedError, RecoveryRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
@@ -286,8 +286,8 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     `roster` must be verified. A note that cannot be used is ignored, and the result names its sender; the rest of the
     result does not depend on which notes were ignored. A share that nothing shows to be wrong, because the secret is
     right without it, is not looked at. `answerable` are the senders that signed these very bytes as their notes.
-    Raises `NotesWanted` if some silos have dropped out, or shares of their secrets do not combine, and not all was read
-    that concerns them. Raises `RecoveryRefused`:
+    Raises `NotesWantedError` if some silos have dropped out, or shares of their secrets do not combine, and not all was
+    read that concerns them. Raises `RecoveryRefused`:
 
     - without a culprit, if the arguments do not fit each other;
     - if fewer than `threshold` notes are left; its culprit is the first sender that is answerable for an ignored note;
@@ -317,7 +317,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
         given = {holder: revealed[holder][bundle.owner] for holder in bundle.holders if holder in revealed}
         secrets[bundle.owner] = _combine(bundle, survivors, given, needed)
     if unclear := [name for name, secret in secrets.items() if secret is None]:
-        raise NotesWanted(tuple(unclear))
+        raise NotesWantedError(tuple(unclear))
     own: dict[str, bytes] = {}
     dropped: dict[str, dict[str, bytes]] = {}
     for bundle in held:
@@ -332,14 +332,14 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
 
 
 def _require_read(held: Sequence[ShareBundle], survivors: SurvivorList) -> None:
-    """Raise `NotesWanted` unless all is read that concerns the silos that have dropped out."""
+    """Raise `NotesWantedError` unless all is read that concerns the silos that have dropped out."""
     gone = [bundle for bundle in held if bundle.owner not in survivors.among]
     unread = {bundle.owner for bundle in gone if not bundle.whole}
     for bundle in held:
         near = {one.owner for one in gone if bundle.owner in one.holders and bundle.owner in survivors.among}
         unread |= near.difference(bundle.pairs[survivors.tensor])
     if unread:
-        raise NotesWanted(tuple(sorted(unread)))
+        raise NotesWantedError(tuple(sorted(unread)))
 
 
 def words_in_reveals(  # noqa: PLR0917  # a protocol step's dataflow

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from crypto.errors import NotesWanted
+from crypto.errors import NotesWantedError
 from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.words import Word, higher
@@ -63,7 +63,7 @@ class ReceivedShares:
                     threshold=attempt.threshold,
                     answerable=answerable,
                 )
-            except NotesWanted as wanted:
+            except NotesWantedError as wanted:
                 # Nothing is wanted twice, so this ends: of these silos all is read afterwards.
                 self._read_more(attempt, wanted.silos)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto.errors import NotesWanted, RecoveryRefused
+from crypto.errors import NotesWantedError, RecoveryRefused
 from crypto.secagg import circle, unmasking
 from crypto.secagg.agreement import Roster
 from crypto.secagg.circle import reach_of
@@ -44,7 +44,7 @@ def opened(consortium, blobs, survivors, participants, me):
     while True:
         try:
             return consortium.recover(blobs, survivors, participants, bundles=held), wanted
-        except NotesWanted as more:
+        except NotesWantedError as more:
             wanted.append(more.silos)
             held = consortium.more(me, held, more.silos, notes)
 
@@ -219,14 +219,14 @@ def test_of_who_dropped_out_the_whole_note_is_wanted_and_what_others_dealt_to_it
         {**held, gone: held[gone].joined(whole)},
         {**ten.more("silo-0", held, (gone,)), gone: held[gone]},
     ):
-        with pytest.raises(NotesWanted) as wanted:
+        with pytest.raises(NotesWantedError) as wanted:
             ten.recover(blobs, survivors, participants, bundles=partly)
         assert wanted.value.silos == (gone,)
     read = ten.more("silo-0", held, (gone,))
     assert ten.recover(blobs, survivors, participants, bundles=read) == ten.recover(blobs, survivors, participants)
     last = near(ten, gone)[-1]
     for missing in (near(ten, gone)[0], last):
-        with pytest.raises(NotesWanted):
+        with pytest.raises(NotesWantedError):
             ten.recover(
                 blobs,
                 survivors,
@@ -238,7 +238,7 @@ def test_of_who_dropped_out_the_whole_note_is_wanted_and_what_others_dealt_to_it
 def test_the_dropped_are_wanted_before_any_reveal_is_read(ten):
     """So what a silo asks for follows from the list, and from reveals only where these do not fit."""
     survivors = ten.list(*(name for name in TEN if name != "silo-4"))
-    with pytest.raises(NotesWanted):
+    with pytest.raises(NotesWantedError):
         ten.recover({}, survivors, bundles=ten.sliced("silo-0"))
 
 
@@ -269,7 +269,7 @@ def test_with_too_few_right_reveals_nothing_opens_and_the_one_that_answers_for_a
     kept = [*kept, *(name for name in TEN if name not in kept)][: ten.needed]
     blobs = {**{name: ten.reveal(name, survivors) for name in kept}, liar: lying(ten, liar, about, survivors)}
     held = ten.sliced("silo-5")
-    with pytest.raises(NotesWanted):
+    with pytest.raises(NotesWantedError):
         ten.recover(blobs, survivors, bundles=held)
     read = ten.more("silo-5", held, (about,))
     with pytest.raises(RecoveryRefused, match=rf"\(ignored: {liar}\)") as refused:
@@ -286,7 +286,7 @@ def test_a_dealer_whose_shares_do_not_combine_is_named_once_its_note_is_read(ten
     survivors = ten.list(*TEN, bundles=held["silo-0"])
     blobs = {me: ten.reveal(me, survivors, bundles=held[me]) for me in TEN}
     for me in ("silo-2", "silo-7"):
-        with pytest.raises(NotesWanted) as wanted:
+        with pytest.raises(NotesWantedError) as wanted:
             ten.recover(blobs, survivors, bundles=held[me])
         assert wanted.value.silos == ("silo-2",)
         read = ten.more(me, held[me], ("silo-2",), notes)
