@@ -151,8 +151,7 @@ def test_a_paused_study_of_05_goes_on_once_all_parties_are_upgraded(tmp_path, mo
     fix_port(federation)
     groups = [[COORDINATOR], SILOS] if order == "coordinator first" else [SILOS, [COORDINATOR]]
     with federation:
-        logs = federation.log(COORDINATOR).read_text()
-        assert '"version": "0.5.0"' in logs
+        await_log(federation, COORDINATOR, '"version": "0.5.0"')  # silos are ready a moment before they have joined
         federation.begin()
         pause(federation, 1)
         before = {silo: entries(federation, silo, old) for silo in SILOS}
