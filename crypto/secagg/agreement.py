@@ -371,6 +371,11 @@ class EphemeralKey:
         )
 
 
+def is_greeting(note: bytes) -> bool:
+    """Whether a note that was kept is a greeting of this version, and not of an older one."""
+    return note.startswith(_GREETING.magic)
+
+
 def _kem_key(seed: bytes | None) -> MLKEM768PrivateKey:
     try:
         return MLKEM768PrivateKey.generate() if seed is None else MLKEM768PrivateKey.from_seed_bytes(seed)

@@ -17,7 +17,7 @@ from crypto.entropy import Entropy
 from crypto.errors import RecoveryRefused, SealError
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
-from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
+from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry, is_greeting
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
 from crypto.secagg.dealt.complaints import ShareComplaint
 from crypto.secagg.dealt.share_bundle import ShareBundle
@@ -100,9 +100,12 @@ class Membership:
 
     # --- keys -----------------------------------------------------------------------------------------------------
     def greet(self) -> bytes:
-        """This silo's greeting to a new roster. For one roster always the same bytes."""
+        """This silo's greeting to a new roster. For one roster always the same bytes.
+
+        What an older version has kept is no greeting any more: nobody could read it.
+        """
         met = self._store.stored.met
-        if met is None or met.roster != self.roster.digest:
+        if met is None or met.roster != self.roster.digest or not is_greeting(met.greeting):
             greeting = self._store.ephemeral.greet(self.roster, self.me, self._trust)
             met = Met(self.roster.digest, greeting.note, greeting.secrets)
             self._store.greeted(met)

@@ -181,6 +181,17 @@ def test_a_roster_is_greeted_once_and_another_one_anew(sessions):
     assert sessions["north"].within(roster).greet() != greeting
 
 
+def test_a_greeting_that_an_older_version_has_kept_is_made_anew(sessions):
+    roster = roster_of(sessions)
+    greeting = sessions["north"].within(roster).greet()
+    store = sessions["north"]._store
+    store.greeted(replace(store.stored.met, greeting=b"fedward greet 1\0" + greeting[16:]))
+    again = sessions["north"].within(roster).greet()
+    assert again.startswith(b"fedward greet 2\0")
+    assert again != greeting
+    assert sessions["north"].within(roster).greet() == again
+
+
 def test_nobody_is_met_who_was_not_greeted(sessions):
     roster, greetings = greeted(sessions)
     stranger = fresh(sessions["north"]._credential)
