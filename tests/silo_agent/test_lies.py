@@ -443,7 +443,7 @@ AMONG_FOUR = asks(Task.CONTRIBUTE, *FOUR, tensor=Tensor.COUNTS, participants=FOU
 FOUR_SIGN = asks(Task.SIGN, *FOUR, tensor=Tensor.COUNTS)
 FOR_POLAR = puts(KEYS, "south", changed(KEYS, "north"), asks(Task.TAKE, "polar", actor="south"))
 NO_SHARES = puts(SHARES, "south", gone, asks(Task.CONTRIBUTE, "north", tensor=Tensor.COUNTS))
-NEVER_OFFERED = "never offered the shares of south"
+NEVER_OFFERED = "never sent the shares of south"
 OTHER_SUM = "names other participants or survivors than this silo has signed"
 NO_PARTICIPANTS = "survivors are not sorted names of the participants"
 LIES = [

@@ -183,6 +183,8 @@ class LocalCoordinator:
         """Of a roster in which all are neighbours; what is of another length comes as it is."""
         found = {}
         for owner in owners:
+            if (place, note_slot(kind, None), owner) not in self.content:
+                continue
             note = found[owner] = self.content[place, note_slot(kind, None), owner]
             names = sorted(member.silo for member in self.told)
             if kind is Note.GREETING:
