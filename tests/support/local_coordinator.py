@@ -17,8 +17,10 @@ import structlog
 from structlog.testing import capture_logs
 
 from crypto.pki.certificates import Credential
+from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.dealt.slices import Cutting, Layout, letter_form
 from policies.documents.study import Study
+from policies.plan import quorum
 from policies.plan.release import plan
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
@@ -180,17 +182,19 @@ class LocalCoordinator:
     def notes(
         self, _silo: str, place: Place, kind: Note, owners: Sequence[str], about: Sequence[str]
     ) -> dict[str, bytes]:
-        """Of a roster in which all are neighbours; what is of another length comes as it is."""
+        """What is of another length than a note comes as it is."""
         found = {}
         for owner in owners:
             if (place, note_slot(kind, None), owner) not in self.content:
                 continue
             note = found[owner] = self.content[place, note_slot(kind, None), owner]
-            names = sorted(member.silo for member in self.told)
+            of, needed = self.study, quorum.needed(self.study)
+            names = tuple(sorted(member.silo for member in self.told))
+            circle = Circle(names, reach_of(len(of.silos), of.privacy.colluders, needed))
             if kind is Note.GREETING:
-                form = letter_form([name for name in names if name > owner])
+                form = letter_form(circle.later(owner))
             else:
-                form = Layout.of(plan(self.study).tensors(place.round), names).form
+                form = Layout.of(plan(of).tensors(place.round), circle.holders(owner)).form
             if about and len(note) == form.note:
                 found[owner] = Cutting(note, form).cut(about)
         return found
