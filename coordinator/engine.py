@@ -94,6 +94,7 @@ from protos.status import StudyStatus
 from protos.steps import Note, Task
 
 log = structlog.get_logger()
+_UPDATED = "the coordinator was updated in the middle of the attempt, and silos write notes in another form now"
 TICK_SECONDS = 0.25
 STUCK_SECONDS = 60.0
 """How long the clock may wait for its turn before the coordinator counts as stuck."""
@@ -149,6 +150,7 @@ class Engine:
         self.bells = Bells()
         """Rung for each silo that has something to do."""
         self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
+        self._older = store.older
         self._studies: dict[str, Study] = {}
         self._told = store.told()
         self._seen: dict[str, float] = {}
@@ -456,9 +458,11 @@ class Engine:
         return self._studies[digest_]
 
     def _bring_up_to_date(self) -> None:
-        """Put unfinished studies of an earlier version under this version's plan.
+        """Put unfinished studies of an earlier version under this version's plan, and end attempts that it began.
 
         Those that break a bound of this version, or are within a round that it plans otherwise, end: silos refuse them.
+        An attempt ends because nobody reads the notes that silos have sent in it any more, and no silo is to be named
+        for a note that was right when it was sent.
         """
         for progress in list(self._progress.values()):
             if progress.life in studies.OVER:
@@ -473,6 +477,14 @@ class Engine:
                 self._end_outdated(progress, f"and cannot go on: {error}")
             else:
                 self._commit(progress, current, [Persist()] if current != progress else [])
+                self._end_older_attempt(current)
+
+    def _end_older_attempt(self, progress: Progress) -> None:
+        round_ = progress.round
+        if progress.script.study not in self._older or progress.life not in studies.LIVE or round_ is None:
+            return
+        if round_.phase not in (*OVER, Phase.OFFER, Phase.WAIT):
+            self._commit(progress, *studies.advance(progress, RoundStopped(_UPDATED), self._clock()))
 
     def _end_outdated(self, progress: Progress, why: str) -> None:
         reason = f"the study was made for an earlier version {why}"

@@ -177,6 +177,8 @@ class Store:
         self._kept: dict[str, Kept] = {}
         self._uploads: dict[str, deque[UploadSize]] = {}
         self._guard = threading.Lock()
+        self.older: frozenset[str] = frozenset()
+        """The studies whose state, as `load` found it, a version up to 0.6 has stored last."""
         try:
             self._engine = create_engine(url)
             if self._engine.dialect.name == "sqlite":
@@ -269,6 +271,7 @@ class Store:
         with self._transaction() as connection:
             rows = connection.execute(query).all()
             changed = connection.execute(select(_changes).order_by(_changes.c.number)).all()
+        self.older = frozenset(row.study for row in rows if _SINCE not in json.loads(row.progress))
         found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for row in changed:
             found[row.study].append((row.number, row.change))

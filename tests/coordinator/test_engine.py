@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ from crypto.secagg.voids import VoidPromise
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.refusals import Refused
-from protos import codec
+from protos import changes, codec
 from protos.messages import MAX_CHUNK, Answer, Confirm, Part, Place, Tensor, UploadHeader
 from protos.steps import SUM, Note, Task
 from support.clocks import Clock
@@ -202,6 +203,58 @@ def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_n
     assert after.canonical(older.digest, "north") == older.canonical()
     if life is not Life.CREATED:
         assert after.poll("north", "one").task in (Task.FINISH, Task.DECIDE)
+
+
+def stored_by_an_older_version(tmp_path):
+    """The database as a version up to 0.6 leaves it: whole states, without the mark of this version."""
+    store = Store.in_folder(tmp_path)
+    with store.engine.begin() as connection:
+        (text,) = connection.exec_driver_sql("SELECT progress FROM studies").scalars()
+        state = changes_applied(
+            text, connection.exec_driver_sql("SELECT change FROM changes ORDER BY number").scalars()
+        )
+        connection.exec_driver_sql("DELETE FROM changes")
+        connection.exec_driver_sql("UPDATE studies SET progress = ?", (json.dumps(state),))
+    store.engine.dispose()
+
+
+def changes_applied(text, following):
+    state = json.loads(text)
+    state.pop("changed_since")
+    for change in following:
+        state = changes.applied(state, json.loads(change))
+    return state
+
+
+@pytest.mark.parametrize("phase", ["offer", "greet", "take", "gather"])
+@pytest.mark.parametrize("older", [True, False])
+def test_an_attempt_that_an_older_version_began_ends_and_nobody_is_named(make_engine, tmp_path, phase, older):
+    """Nobody reads its notes any more, and each was right when it was sent."""
+    before = make_engine()
+    before.create(STUDY.canonical())
+    before.start_study("tiny")
+    if phase == "gather":
+        to_gather(before)
+    elif phase != "offer":
+        answer_all(before)
+        send(before, STUDY.silos[0], Note.GREETING, b"in an older form")
+        if phase == "take":
+            for silo in STUDY.silos[1:]:
+                send(before, silo, Note.GREETING, b"in an older form")
+            send(before, before.status("tiny").waiting_for[0], Note.KEYS, b"keys")
+    assert before.status("tiny").phase == phase
+    before.pause_study("tiny", "lunch")
+    before.close()
+    if older:
+        stored_by_an_older_version(tmp_path)
+    for _ in range(2):
+        after = make_engine()
+        status, ends = after.status("tiny"), older and phase != "offer"
+        assert (status.state, status.attempt, status.phase) == ("paused", 1 + ends, "offer" if ends else phase)
+        assert {one.state for one in status.members if one.why} == set(), "nobody has left"
+        progress = after._progress[STUDY.digest]
+        assert progress.round.blamed == ()
+        after.close()
 
 
 @broken

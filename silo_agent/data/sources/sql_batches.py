@@ -83,7 +83,8 @@ def of_postgres(connection: Connection, statement: str, types: Sequence[pa.DataT
     """Yield all rows of a statement whose columns have these types. A driver's errors are its own."""
     names = [str(place) for place in range(len(types))]
     read: dict[str, Any] = {
-        "parse_options": pc.ParseOptions(newlines_in_values=True),
+        # A row of one column that is NULL is an empty line.
+        "parse_options": pc.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         "convert_options": pc.ConvertOptions(
             column_types=dict(zip(names, types, strict=True)),
             null_values=[""],

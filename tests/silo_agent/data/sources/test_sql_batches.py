@@ -87,6 +87,13 @@ def test_postgresql_gives_the_same_cells_as_columns_and_by_its_driver(cells, mon
     assert {place for place, _ in undecoded} == {7, 8}, "the text that is too long leaves out its own row"
 
 
+@pytest.mark.parametrize("column", ["t", "i8", "f8", "b", "d"])
+def test_a_row_of_one_column_that_is_null_is_a_row(cells, monkeypatch, column):
+    as_columns, by_driver = both(cells(f"SELECT {column} FROM cells ORDER BY n"), monkeypatch)  # noqa: S608  # as above
+    assert as_columns == by_driver
+    assert as_columns[0] == len(TEXTS)
+
+
 @pytest.mark.parametrize(
     ("statement", "columns"),
     [
