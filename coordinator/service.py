@@ -352,7 +352,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             msg = f"download.silos: {len(request.silos)} are asked for; ask for 1 to {MAX_SILOS}"
             raise MessageError(msg)
         if len(request.about) > (MAX_SILOS if request.kind in (Note.GREETING, Note.SHARES) else 0):
-            msg = f"download.about: {len(request.about)} are named; of greetings and shares up to {MAX_SILOS} may be"
+            size = len(request.about)
+            msg = f"download.about: {size} silos; greetings and shares alone are cut, for {MAX_SILOS} at most"
             raise MessageError(msg)
         for one in (*request.silos, *request.about):
             require_text(one, "download.silos")

@@ -97,7 +97,7 @@ _FIELDS: Final[dict[str, Callable[[Round], Any]]] = {
 
 
 def parts_in(round_: Round) -> tuple[Part, ...]:
-    """Return what can be fetched in the current phase, of what silos are told of. Where shares are, it is one note."""
+    """Return what the work of the current phase names. For a complaint that is the one note that it is about."""
     kinds = round_.step.fetches if round_.step else ()
     givers: tuple[str, ...] = ("", *round_.names)
     if round_.phase is Phase.EXAMINE and round_.complaint is not None:

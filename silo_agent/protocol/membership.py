@@ -204,7 +204,7 @@ class Membership:
             self._store.shared(shared)
         return shared.bundle
 
-    def read_shares(  # a protocol step's dataflow
+    def read_shares(
         self,
         place: Place,
         tensors: Sequence[str],
@@ -221,7 +221,7 @@ class Membership:
             require_same_keys(bundles, self.me, dealt.dealer)
         return bundles
 
-    def read_more(  # a protocol step's dataflow
+    def read_more(
         self,
         place: Place,
         tensors: Sequence[str],

@@ -240,7 +240,9 @@ def test_shares_notes_come_cut_for_whom_they_concern_and_whole_where_a_sum_is_op
     assert [len(note) for note in whole] == [layout.form.note] * len(names)
     for about in ((silo.name,), tuple(names[1:]), ("elsewhere",)):
         assert fetched(names, about) == [Cutting(note, layout.form).cut(about) for note in whole]
-    with refused(Code.INVALID_ARGUMENT, "download.about: 257 are named; of greetings and shares up to 256 may be"):
+    with refused(
+        Code.INVALID_ARGUMENT, "download.about: 257 silos; greetings and shares alone are cut, for 256 at most"
+    ):
         fetched(names, ["north"] * 257)
     with refused(Code.INVALID_ARGUMENT, "download.silos"):
         fetched(names, ["x" * 5000])
@@ -248,7 +250,7 @@ def test_shares_notes_come_cut_for_whom_they_concern_and_whole_where_a_sum_is_op
         fetched(["elsewhere"], (silo.name,))
     scene.play(lambda s: s.phase == "open" and s.round == place.round)
     assert fetched(names, ()) == whole
-    with refused(Code.INVALID_ARGUMENT, "download.about: 1 are named; of greetings and shares up to 256 may be"):
+    with refused(Code.INVALID_ARGUMENT, "download.about: 1 silos; greetings and shares alone are cut, for 256 at most"):
         fetched([""], (silo.name,), "sum", Tensor.COUNTS)
 
 
