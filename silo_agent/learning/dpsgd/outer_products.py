@@ -21,6 +21,7 @@ import torch
 from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.nn import functional
+from torch.nn.grad import conv2d_weight
 
 Samples = dict[torch.Tensor, torch.Tensor]
 _MEMORY: Final = 3
@@ -60,21 +61,23 @@ def factors_of(layer: nn.Module) -> Factors | None:
     if not isinstance(layer, nn.Linear | nn.Conv2d) or not layer.weight.requires_grad:
         return None
     outputs, inputs, count = len(layer.weight), layer.weight[0].numel(), positions(layer)
-    usual = isinstance(layer, nn.Linear) or (
-        layer.groups == 1 and layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
-    )
-    if not usual or not 0 < count <= _POSITIONS or (layer.bias is not None and not layer.bias.requires_grad):
+    if not _usual(layer) or not 0 < count <= _POSITIONS or (layer.bias is not None and not layer.bias.requires_grad):
         return None
     if count > 1 and _MEMORY * count * (inputs + outputs) > inputs * outputs:
         return None
     return Factors(inputs, layer.bias is not None)
 
 
+def _usual(layer: nn.Linear | nn.Conv2d) -> bool:
+    return isinstance(layer, nn.Linear) or (
+        layer.groups == 1 and layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
+    )
+
+
 def _factors(layer: nn.Module, activations: list[torch.Tensor], outputs: torch.Tensor) -> Samples:
     factors = factors_of(layer)
     if factors is None:
-        whole: Samples = GradSampleModule.GRAD_SAMPLERS[type(layer)](layer, activations, outputs)
-        return whole
+        return _whole(layer, activations, outputs)
     (inputs,) = activations
     inputs = inputs.to(outputs.dtype)
     if isinstance(layer, nn.Conv2d):
@@ -86,6 +89,34 @@ def _factors(layer: nn.Module, activations: list[torch.Tensor], outputs: torch.T
     if factors.bias:
         samples[layer.bias] = outputs.new_zeros((len(outputs), 0))
     return samples  # type: ignore[return-value]  # parameters are tensors
+
+
+def _whole(layer: nn.Module, activations: list[torch.Tensor], outputs: torch.Tensor) -> Samples:
+    """Whole gradients by record: as Opacus makes them, or where a convolution has many positions by torch's own kernel.
+
+    Opacus copies every position's inputs. The kernel does not, but lays the weights out anew for each record.
+    """
+    if not isinstance(layer, nn.Conv2d) or not _usual(layer) or positions(layer) <= len(layer.weight):
+        samples: Samples = GradSampleModule.GRAD_SAMPLERS[type(layer)](layer, activations, outputs)
+        return samples
+    (inputs,) = activations
+    rows, shape = len(inputs), layer.weight.shape
+    # One convolution whose groups are the records: the gradient of its weights is that of each record.
+    whole = conv2d_weight(  # type: ignore[no-untyped-call]  # torch has no types here
+        inputs.to(outputs.dtype).reshape(1, -1, *inputs.shape[2:]),
+        (rows * shape[0], *shape[1:]),
+        outputs.reshape(1, -1, *outputs.shape[2:]),
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+        rows,
+    )
+    samples = {}
+    if layer.weight.requires_grad:
+        samples[layer.weight] = whole.view(rows, *shape)
+    if layer.bias is not None and layer.bias.requires_grad:
+        samples[layer.bias] = outputs.sum(dim=(2, 3))
+    return samples
 
 
 class OuterProducts(GradSampleModule):  # type: ignore[misc]  # Opacus has no types

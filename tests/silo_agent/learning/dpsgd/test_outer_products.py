@@ -51,6 +51,28 @@ class Convolved(nn.Module):
         return self.groups(torch.tanh(self.bare(torch.tanh(self.deep(torch.tanh(self.wide(x))))))).flatten(1)
 
 
+class Spread(nn.Module):
+    """Convolutions with more positions than outputs, whose gradients are whole, and such that no kernel is used for."""
+
+    def __init__(self):
+        super().__init__()
+        self.deep = nn.Conv2d(2, 6, (3, 2), stride=(1, 2), padding=(2, 0), dilation=(1, 3))
+        self.bare = nn.Conv2d(6, 4, 3, padding=1, bias=False)
+        self.groups = nn.Conv2d(4, 6, 3, padding=1, groups=2)
+        self.same = nn.Conv2d(6, 3, (1, 3), padding="same")
+        self.partly, self.moved = nn.Conv2d(3, 4, 2), nn.Conv2d(4, 4, 2)
+        self.partly.bias.requires_grad = False
+        self.moved.weight.requires_grad = False
+
+    def forward(self, x):
+        for layer in self.children():
+            x = torch.tanh(layer(x))
+        return x.flatten(1)
+
+
+IMAGES = {Convolved: (2, 7, 7), Spread: (2, 9, 16)}
+
+
 def test_layers_that_are_trained_whole_have_factors():
     network = Mixed()
     names = [name for name, one in network.named_parameters() if one.requires_grad]
@@ -74,13 +96,14 @@ def test_convolutions_have_factors_where_these_are_smaller():
 
 
 @pytest.mark.parametrize("kind", [OuterProducts, GradSampleModule])
-@pytest.mark.parametrize("made", [Mixed, Convolved])
+@pytest.mark.parametrize("made", [Mixed, Convolved, Spread])
 def test_gradients_by_record_are_those_of_a_record_alone(kind, made):
     torch.manual_seed(1)
     network = made().double()
-    x = torch.tensor([0, 2, 1, 1, 0]) if made is Mixed else torch.randn(5, 2, 7, 7, dtype=torch.float64)
-    if made is Convolved:
-        mark_positions(network, (2, 7, 7))
+    x = torch.tensor([0, 2, 1, 1, 0])
+    if made in IMAGES:
+        x = torch.randn(5, *IMAGES[made], dtype=torch.float64)
+        mark_positions(network, IMAGES[made])
     expected = []
     for record in range(5):
         network.zero_grad()
@@ -93,10 +116,28 @@ def test_gradients_by_record_are_those_of_a_record_alone(kind, made):
     assert list(found) == [name for name, one in hooked.named_parameters() if one.requires_grad]
     for samples, own in zip(found.values(), zip(*expected, strict=True), strict=True):
         torch.testing.assert_close(samples, torch.stack(own))
-    layer, kept, whole = (
-        (network.first, (5, 1, 10), (5, 6, 4)) if made is Mixed else (network.deep, (5, 4, 67), (5, 40, 3, 3, 3))
-    )
-    assert layer.weight.grad_sample.shape == (kept if kind is OuterProducts else whole)
+    layer, kept, whole = {
+        Mixed: ("first", (5, 1, 10), (5, 6, 4)),
+        Convolved: ("deep", (5, 4, 67), (5, 40, 3, 3, 3)),
+        Spread: ("deep", (5, 6, 2, 3, 2), (5, 6, 2, 3, 2)),
+    }[made]
+    assert getattr(network, layer).weight.grad_sample.shape == (kept if kind is OuterProducts else whole)
+
+
+def test_convolutions_with_many_positions_are_not_unfolded(monkeypatch):
+    network, seen = Spread(), []
+    mark_positions(network, IMAGES[Spread])
+    names = {layer: name for name, layer in network.named_children()}
+    unfolded = GradSampleModule.GRAD_SAMPLERS[nn.Conv2d]
+
+    def watched(layer, activations, outputs):
+        seen.append(names[layer])
+        return unfolded(layer, activations, outputs)
+
+    monkeypatch.setitem(GradSampleModule.GRAD_SAMPLERS, nn.Conv2d, watched)
+    hooked = OuterProducts(network, loss_reduction="sum")
+    hooked(torch.randn(2, *IMAGES[Spread])).square().sum().backward()
+    assert sorted(seen) == ["groups", "same"]
 
 
 def test_what_the_loss_does_not_read_has_no_gradient():
