@@ -84,14 +84,15 @@ class ArrowCells(Sequence[Cell]):
         return int(pc.max(pc.binary_length(self.array)).as_py() or 0)
 
     def _of_texts(self) -> NDArray[np.float64]:
-        try:
+        with suppress(pa.ArrowInvalid):
             return _floats(pc.cast(self.array, pa.float64()))
-        except pa.ArrowInvalid:
-            encoded = self.array.dictionary_encode(null_encoding="encode")
-            # Python's `strip` takes away these blanks, too.
-            told = _told(pc.ascii_trim_whitespace(encoded.dictionary))
-            places: Places = encoded.indices.to_numpy(zero_copy_only=False)
-            return told[places]
+        with suppress(pa.ArrowInvalid):  # often the only cells that are no numbers are empty
+            return _floats(pc.cast(pc.if_else(pc.equal(self.array, ""), None, self.array), pa.float64()))
+        encoded = self.array.dictionary_encode(null_encoding="encode")
+        # Python's `strip` takes away these blanks, too.
+        told = _told(pc.ascii_trim_whitespace(encoded.dictionary))
+        places: Places = encoded.indices.to_numpy(zero_copy_only=False)
+        return told[places]
 
 
 def _told(texts: pa.Array) -> NDArray[np.float64]:
@@ -166,10 +167,15 @@ def taken(cells: Sequence[Cell], places: Places) -> Sequence[Cell]:
 
 def joined(parts: Sequence[Sequence[Cell]]) -> Sequence[Cell]:
     """The cells of parts of a column, one part after another."""
-    arrays = [part.array for part in parts if isinstance(part, ArrowCells)]
+    arrays = [_long(part.array) for part in parts if isinstance(part, ArrowCells)]
     if arrays and len(arrays) == len(parts) and all(array.type == arrays[0].type for array in arrays):
         return ArrowCells(pa.concat_arrays(arrays))
     return [cell for part in parts for cell in part]
+
+
+def _long(array: pa.Array) -> pa.Array:
+    """Texts with offsets of 64 bits: all of a column may have more than 2 GiB."""
+    return array.cast(pa.large_string()) if array.type == pa.string() else array
 
 
 def distinct(cells: Sequence[Cell]) -> tuple[Places, list[Cell]]:

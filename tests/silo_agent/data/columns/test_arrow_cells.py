@@ -98,6 +98,11 @@ def test_cells_of_no_type_and_parts_of_no_column():
     assert list(joined([])) == []
 
 
+def test_a_whole_column_of_texts_may_have_more_than_two_gibibytes():
+    part = ArrowCells(pa.array(["a", None], pa.string()))
+    assert joined([part, part]).array.equals(pa.array(["a", None] * 2, pa.large_string()))
+
+
 def test_values_without_a_form_are_told_by_their_place(monkeypatch):
     for values, cells, undecoded in (
         (["a", "x" * (MAX_TEXT + 1), "c"], ["a", None, "c"], [1]),
