@@ -123,6 +123,7 @@ class StudyFields(Closed):
                 "hospitals differ, or want one: `personal: {}`; with `encoder: raw`, whose heads alone"
                 " are trained, `personal: {mmd: 0.0}`"
             ),
+            question="Shall each hospital train a model of its own, too, and predict with what is better for it",
         ),
     ] = None
     publish: Annotated[

@@ -76,6 +76,14 @@ def _figures(text: str) -> str:
     return text
 
 
+def _yes(text: str) -> bool:
+    found = {"yes": True, "y": True, "no": False, "n": False}.get(text.lower())
+    if found is None:
+        msg = f"{text!r} is neither yes nor no; write one of them"
+        raise AnswerError(msg)
+    return found
+
+
 QUESTIONS: Final = (
     Question("name", "name"),
     Question("purpose", "purpose"),
@@ -87,6 +95,7 @@ QUESTIONS: Final = (
     Question("patients", "expected.patients", _figures),
     Question("prevalence", "expected.prevalence", _figure, optional=True),
     Question("effect", "expected.effect", _figure, optional=True),
+    Question("own_models", "personal", _yes, grammar="yes or no; costs no epsilon"),
     Question("epsilon", "privacy.epsilon", _figure),
 )
 """In the order of asking."""

@@ -88,6 +88,7 @@ class Answers:
     mode: str | None = None
     colluders: int | None = None
     publish: list[str] | None = None
+    own_models: bool | None = None
 
     def lacking(self) -> list[str]:
         """Names of what must still be answered."""
@@ -129,7 +130,8 @@ def draft_of(said: Answers, faults: list[str]) -> tuple[Draft, dict[str, str]]:
             "patients": numbers["patients"] or [1],
             **_given(shares=numbers["shares"] or None, prevalence=said.prevalence, effect=said.effect),
         },
-        **_given(publish=said.publish),
+        # Without MMD it fits every encoder, also one whose inputs stand as they are.
+        **_given(publish=said.publish, personal={"mmd": 0.0} if said.own_models else None),
     }
     if said.epsilon is not None:
         document["privacy"]["epsilon"] = said.epsilon

@@ -28,6 +28,7 @@ from silo_agent.storage.folders import StateFolder
 if TYPE_CHECKING:
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
     from silo_agent.learning.figures.paired import PairedDifference
+    from silo_agent.models.beside_own import BesideOwn
     from silo_agent.models.chosen import Picked
     from silo_agent.models.evaluate import HospitalCohorts, ModelEvaluation
     from silo_agent.models.groups import Released
@@ -87,8 +88,10 @@ def evaluate(
     stands the 95 % interval that other patients of the same kind would give. If the label is a number: the mean
     absolute error and the mean of prediction less outcome in the label's unit (of its natural logarithm with scale
     log), and the share of the variance that is explained. Below the table: which model this hospital chose to predict
-    with and why, and its own models less the shared one on held-out patients, with paired 95 % intervals.
+    with and why, and its own models less the shared one on held-out patients, with paired 95 % intervals. Then, on the
+    same patients and by domain, the shared model beside a regression or boosted trees of this hospital's records alone.
     """
+    from silo_agent.models.beside_own import sentences
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.opening import read_state
 
@@ -124,8 +127,13 @@ def evaluate(
         if evaluation.chosen is not None and evaluation.chosen_intervals is not None:
             own = evaluation.chosen[m], evaluation.chosen_intervals[m]
             table.add_row("", "chosen", *_figures(*own, wanted))
-    Console(markup=False, emoji=False).print(table)
+    console = Console(markup=False, emoji=False)
+    console.print(table)
     typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
+    if evaluation.beside is not None:
+        console.print(_beside(evaluation.beside))
+        for sentence in sentences(evaluation.beside):
+            typer.echo(sentence)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
 
@@ -417,6 +425,21 @@ def _choice(evaluation: ModelEvaluation) -> list[str]:
         if figures:
             lines.append(f"On {found.patients} held-out patients, {name} less shared: {figures}.")
     return lines
+
+
+def _beside(found: BesideOwn) -> Table:
+    """The shared model beside one of this hospital's records alone."""
+    title = f"On held-out patients, beside a model of this hospital's records alone ({found.kind})"
+    table = Table("domain", "patients", f"{found.figure} shared", "alone", "difference", "shared is", title=title)
+    for one in found.groups:
+        table.add_row(
+            one.domain or "all patients",
+            str(one.patients),
+            *("-" if value is None else f"{value:.3f}" for value in (one.shared, one.own)),
+            "-" if one.difference is None else difference(one.difference),
+            one.verdict,
+        )
+    return table
 
 
 def difference(found: PairedDifference) -> str:

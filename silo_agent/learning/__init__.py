@@ -5,6 +5,7 @@ and the results are sealed after it. Neither is done here.
 """
 
 __all__ = [
+    "alone",
     "device",
     "dpsgd",
     "each_record",

@@ -6,6 +6,7 @@ Also what its public file lets a forecast expect. Nothing leaves the hospital by
 __all__ = [
     "adapt",
     "attacker",
+    "beside_own",
     "chosen",
     "evaluate",
     "expecting",

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from silo_agent.learning.alone.mixing import MixedModel
+from silo_agent.learning.alone.model import AloneModel
 from silo_agent.learning.model import files, kept_parts
 from silo_agent.learning.model.shared import SharedModel
-from silo_agent.learning.personal.choice import PERSONAL, REFITTED, SHARED, Choice, broken
+from silo_agent.learning.personal.choice import ALONE, MIXED, PERSONAL, REFITTED, SHARED, Choice, broken
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.unknown_domain import Model
 from silo_agent.models.predict import load_model
@@ -60,9 +62,18 @@ def chosen(folder: StudyFolder, round_number: int, removed: date | None = None) 
 def _model(folder: StudyFolder, shared: SharedModel, choice: Choice) -> Model:
     if choice.candidate in REFITTED:
         return PersonalModel.start(shared, choice.heads)
+    if choice.candidate in {ALONE, MIXED}:
+        with files.naming(folder.alone):
+            alone = AloneModel.from_bytes(_made_for(folder.alone, choice.alone, folder))
+        return alone if choice.mix is None else MixedModel(shared, alone, choice.mix)
     if choice.candidate != PERSONAL:
         return shared
-    blob = files.read(folder.personal)
-    if hashlib.sha256(blob).hexdigest() != choice.personal:
-        raise broken(folder.choice, f"it was made for another {folder.personal.name}")
-    return PersonalModel.from_bytes(blob)
+    return PersonalModel.from_bytes(_made_for(folder.personal, choice.personal, folder))
+
+
+def _made_for(path: Path, wanted: str, folder: StudyFolder) -> bytes:
+    """A file's bytes, if they are those that the choice was made for. Raises `ModelFileError`."""
+    blob = files.read(path)
+    if hashlib.sha256(blob).hexdigest() != wanted:
+        raise broken(folder.choice, f"it was made for another {path.name}")
+    return blob

@@ -22,15 +22,17 @@ from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.sources.data_set import Division
 from silo_agent.data.table import Source, Written
 from silo_agent.errors import SiloError
+from silo_agent.learning.alone.model import AloneModel
 from silo_agent.learning.figures.evaluation import NumberQuality, Quality, quality
 from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.figures.paired import Paired, paired
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import is_of_classes
-from silo_agent.learning.personal.choice import PERSONAL, REFITTED
+from silo_agent.learning.personal.choice import ALONE, MIXED, PERSONAL, REFITTED
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.unknown_domain import Model
+from silo_agent.models.beside_own import BesideOwn, beside_own
 from silo_agent.models.chosen import Picked, chosen
 from silo_agent.models.jackknife import NO_SPREAD, Spread, spread
 from silo_agent.storage.folders import StudyFolder
@@ -82,7 +84,8 @@ class ModelEvaluation:
     `choice` names the model that this hospital chose to predict with, and `why` says why; None if it has not chosen.
     The chosen parts are None if that is the shared or the personal model. `untouched`: how each model of the hospital's
     own does beside the shared one on the held-out patients of the file, by name; empty if the records do not say whose
-    they are, or if no patient is held out.
+    they are, or if no patient is held out. `beside`: the shared model beside one of the hospital's records alone, on
+    the same patients; None without such a model.
 
     `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
     records that do not fit the study, and `faults` says why the first were skipped.
@@ -106,6 +109,7 @@ class ModelEvaluation:
     chosen: tuple[Quality | NumberQuality, ...] | None = None
     chosen_intervals: tuple[Spread, ...] | None = None
     untouched: Mapping[str, Paired] = field(default_factory=dict)
+    beside: BesideOwn | None = None
 
 
 def evaluate(
@@ -149,8 +153,11 @@ def evaluate(
     found = {name: _by_domain(own_model, records, study, model) for name, own_model in own_models.items()}
     personal, personal_intervals = found.get(PERSONAL, (None, None))
     chosen_one, chosen_intervals = found.get(CHOSEN, (None, None))
-    compared = {}
+    compared, beside = {}, None
     if untouched is not None and len(untouched):
+        own_records = StudyFolder(folder).alone
+        if personal_kept and own_records.exists():
+            beside = beside_own(model, AloneModel.load(own_records), untouched)
         compared = {name: _beside(model, own_model, untouched) for name, own_model in own_models.items()}
     return ModelEvaluation(
         study=study.digest,
@@ -171,6 +178,7 @@ def evaluate(
         chosen=chosen_one,
         chosen_intervals=chosen_intervals,
         untouched=compared,
+        beside=beside,
     )
 
 
@@ -180,7 +188,7 @@ def _own_models(folder: StudyFolder, round_number: int) -> tuple[dict[str, Model
     if folder.personal.exists():
         models[PERSONAL] = PersonalModel.load(folder.personal)
     picked = chosen(folder, round_number) if folder.choice.exists() else None
-    if picked is not None and picked.name in REFITTED:
+    if picked is not None and picked.name in {*REFITTED, ALONE, MIXED}:
         models[CHOSEN] = picked.model
     return models, picked
 

@@ -30,7 +30,7 @@ from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.learning.personal.unknown_domain import Model, domain_shares, network_of, predict_ensemble
+from silo_agent.learning.personal.unknown_domain import Networked, domain_shares, network_of, predict_ensemble
 from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
 from silo_agent.storage.durable import write_whole
@@ -60,7 +60,7 @@ class Format(StrEnum):
 class _Export:
     """A model prepared for export, with everything that the files say about it."""
 
-    model: Model
+    model: Networked
     network: Network
     shares: NDArray[np.float64]
     metadata: dict[str, object]
@@ -71,7 +71,7 @@ class _Export:
 
 
 def export(
-    model: Model,
+    model: Networked,
     out: Path,
     *,
     folder: Path,

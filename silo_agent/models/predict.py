@@ -30,7 +30,14 @@ from silo_agent.learning.device import choose_device
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.learning.personal.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
+from silo_agent.learning.personal.unknown_domain import (
+    Model,
+    Networked,
+    Way,
+    domain_shares,
+    predict_ensemble,
+    predict_pooled,
+)
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
@@ -129,7 +136,7 @@ def check_output(path: Path) -> None:
         raise PredictionError(msg)
 
 
-def load_model(path: Path, *, personal: bool) -> Model:
+def load_model(path: Path, *, personal: bool) -> Networked:
     """Read a model file; the shared model with the parts that the silo keeps. Raises `ModelFileError`."""
     return PersonalModel.load(path) if personal else kept_parts.load(path)
 
@@ -176,7 +183,8 @@ def predict(
         else:
             pooled = _pooled_model(model, folder)
             found[~known] = predict_pooled(pooled or model, shares, inputs, images, chosen)
-            note = f"the pooled head of round {pooled.round}" if pooled else f"mean of the heads, {basis}"
+            mean = "mean of the heads" if isinstance(model, Networked) else "mean of the domains' logits"
+            note = f"the pooled head of round {pooled.round}" if pooled else f"{mean}, {basis}"
     if schema.label.number is not None:
         found = in_unit(schema.label, found)
     ways = tuple(OWN if own else str(unknown) for own in known)

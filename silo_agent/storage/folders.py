@@ -110,6 +110,11 @@ class StudyFolder:
         return self.path / "choice.safetensors"
 
     @property
+    def alone(self) -> Path:
+        """A model of this hospital's records alone, made after the last round. As private as the personal model."""
+        return self.path / "alone.safetensors"
+
+    @property
     def warnings(self) -> Path:
         """What this hospital's people should know of the newest shared model. As private as the personal model."""
         return self.path / "warnings.json"

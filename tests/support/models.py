@@ -15,6 +15,9 @@ import numpy as np
 from PIL import Image as Pillow
 
 from policies.documents.study import Label, Study
+from policies.plan.families import form_of
+from silo_agent.learning.alone.model import AloneModel
+from silo_agent.learning.alone.regression import Regression
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
 from support.studies import tiny_study
@@ -94,6 +97,14 @@ def random_model(study: Study, *, round_number: int = 2, seed: int = 1) -> Share
     moved = model.encoder + rng.normal(0.0, 0.05, model.encoder.shape)
     heads = rng.normal(0.0, 3.0, model.heads.shape)
     return replace(model, encoder=moved.astype(np.float32), heads=heads, round=round_number)
+
+
+def random_alone(study: Study, *, seed: int = 3) -> AloneModel:
+    """A regression of random weights, as if of a hospital's records alone."""
+    rng, rows = np.random.default_rng(seed), form_of(study.data.label.count).logits
+    width = study.data.inputs + len(study.data.domains)
+    part = Regression(np.zeros(width), np.ones(width), rng.normal(size=(rows, width)), rng.normal(size=rows))
+    return AloneModel(study, study.rounds, part)
 
 
 def random_personal(study: Study, *, seed: int = 2) -> PersonalModel:

@@ -89,6 +89,13 @@ def study_new_command(
     ] = None,
     colluders: Annotated[int | None, typer.Option(help="Hospitals that may pool what they know. By default 1.")] = None,
     publish: Annotated[Many, typer.Option(metavar="METRIC", help="A figure to be signed and shown.")] = None,
+    own_models: Annotated[
+        bool | None,
+        typer.Option(
+            "--own-models/--no-own-models",
+            help="Each hospital trains a model of its own, too, which never leaves, and predicts with what is better.",
+        ),
+    ] = None,
     out: Out = Path("study.yaml"),
 ) -> None:
     """Write a whole, commented study. What no option answers is asked for on a terminal.
@@ -102,7 +109,7 @@ def study_new_command(
         name=name, purpose=purpose, silos=silo or [], features=feature or [], columns=columns, label=label,
         domains=domain or [], patient=patient, missing=missing or [], patients=patients, shares=shares,
         prevalence=prevalence, effect=effect, epsilon=epsilon, delta=delta, mode=mode, colluders=colluders,
-        publish=publish,
+        publish=publish, own_models=own_models,
     )  # fmt: skip
     taken = _taken(out)
     if not taken and said.lacking() and on_terminal():

@@ -4,4 +4,4 @@
 in `registry`, and its sizes in `policies.plan.families`.
 """
 
-__all__ = ["expected", "family", "registry", "response"]
+__all__ = ["expected", "family", "links", "registry", "response"]

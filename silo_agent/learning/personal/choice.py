@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from policies.documents.study import Study
 from policies.plan import shapes
+from policies.plan.families import form_of
+from silo_agent.learning.alone.mixing import Mix
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
 
@@ -29,7 +31,11 @@ REFITTED: Final[Mapping[str, tuple[bool, bool]]] = {
     "own heads, recalibrated": (True, True),
 }
 """Heads of the hospital's own under the shared encoder: whether `refit` changes the factor, and the weights."""
-CANDIDATES: Final = (SHARED, *REFITTED, PERSONAL)
+ALONE: Final = "own records"
+"""A model of the hospital's own records alone."""
+MIXED: Final = "shared and own records"
+"""A mix of that model and the shared one."""
+CANDIDATES: Final = (SHARED, *REFITTED, PERSONAL, ALONE, MIXED)
 ERRORS: Final = 0.5
 """A model is chosen only if it gains more than so many standard errors (docs/design/choice.md, "The rule")."""
 FEWEST: Final = 50
@@ -51,8 +57,10 @@ class Choice:
     """What was chosen after `round`, beside the shared model with the digest `shared`.
 
     `patients` is how many training patients were compared on, in `folds` parts; `compared` has every candidate but the
-    shared model, and is empty if there were too few patients. `heads` (M, W) are those of a refitted model, (0, W)
-    otherwise. `personal` is the SHA-256 of the personal model's file that was there, empty if there was none.
+    shared model that could be compared, and is empty if there were too few patients. `heads` (M, W) are those of a
+    refitted model, (0, W) otherwise; `mix` is that of the shared model and the one of the hospital's own records, None
+    otherwise. `personal` and `alone` are the SHA-256 of the files that were there of the personal model and of that of
+    the hospital's own records, empty if there was none.
     """
 
     study: Study
@@ -64,6 +72,8 @@ class Choice:
     compared: tuple[CandidateGain, ...]
     heads: NDArray[np.float64]
     personal: str = ""
+    mix: Mix | None = None
+    alone: str = ""
 
     def __repr__(self) -> str:
         return "Choice(<private>)"
@@ -92,8 +102,12 @@ class Choice:
             "folds": self.folds,
             "compared": [asdict(one) for one in self.compared],
             "personal": self.personal,
+            "alone": self.alone,
         }
-        return files.encode(_KIND, self.study, self.round, {"heads": self.heads}, facts=json.dumps(facts))
+        tensors = {"heads": self.heads}
+        if self.mix is not None:
+            tensors |= {"weights": self.mix.weights, "shift": self.mix.shift}
+        return files.encode(_KIND, self.study, self.round, tensors, facts=json.dumps(facts))
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Self:
@@ -114,6 +128,8 @@ class Choice:
                 ),
                 heads,
                 str(facts["personal"]),
+                _mix(tensors),
+                str(facts.get("alone", "")),  # before 0.7 there was none
             )
         except (KeyError, TypeError, ValueError):
             msg = "it is damaged"
@@ -123,13 +139,23 @@ class Choice:
 
     def _check(self, tensors: tuple[str, ...]) -> None:
         """Raises `ModelFileError`."""
-        shape = (len(self.study.data.domains) if self.candidate in REFITTED else 0, shapes.head_width(self.study))
+        domains = len(self.study.data.domains)
+        shape = (domains if self.candidate in REFITTED else 0, shapes.head_width(self.study))
         values = [value for one in self.compared for value in (one.gain, one.error)]
         named = {self.candidate, *(one.candidate for one in self.compared)}
-        whole = tensors == ("heads",) and self.heads.shape == shape and bool(np.isfinite(self.heads).all())
+        whole = self.heads.shape == shape and bool(np.isfinite(self.heads).all())
+        whole &= set(tensors) == ({"heads", "weights", "shift"} if self.candidate == MIXED else {"heads"})
+        if self.mix is not None:
+            whole &= self.mix.weights.shape == (domains,) and self.mix.shift.shape == (self._logits,)
+            whole &= bool(((self.mix.weights >= 0.0) & (self.mix.weights <= 1.0)).all())
+            whole &= bool(np.isfinite(self.mix.shift).all())
         if not whole or not named <= set(CANDIDATES) or not all(map(math.isfinite, values)):
             msg = "it does not fit its study"
             raise ModelFileError(msg)
+
+    @property
+    def _logits(self) -> int:
+        return form_of(self.study.data.label.count).logits
 
     def save(self, path: Path) -> None:
         """Write the choice durably, readable by its owner alone."""
@@ -142,6 +168,12 @@ class Choice:
             return cls.from_bytes(files.read(path))
         except ModelFileError as fault:
             raise broken(path, str(fault)) from None
+
+
+def _mix(tensors: Mapping[str, NDArray[np.generic]]) -> Mix | None:
+    if "weights" not in tensors:
+        return None
+    return Mix(np.asarray(tensors["weights"], np.float64), np.asarray(tensors["shift"], np.float64))
 
 
 def broken(path: Path, why: str) -> ModelFileError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,13 +20,26 @@ from crypto.entropy import Entropy
 from policies.documents.study import Personal
 from policies.plan import shapes
 from silo_agent.data.records import Records
+from silo_agent.learning.alone.fitting import FittedAlone
+from silo_agent.learning.alone.mixing import Mix, TwoOpinions, mix_of
 from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
-from silo_agent.learning.personal.choice import ERRORS, FEWEST, PERSONAL, REFITTED, SHARED, CandidateGain, Choice
+from silo_agent.learning.outcomes.links import losses
+from silo_agent.learning.personal.choice import (
+    ALONE,
+    ERRORS,
+    FEWEST,
+    MIXED,
+    PERSONAL,
+    REFITTED,
+    SHARED,
+    CandidateGain,
+    Choice,
+)
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.learning.personal.refit import Sample, logits_under, losses, refit
-from silo_agent.learning.personal.unknown_domain import Model, network_of
+from silo_agent.learning.personal.refit import Sample, logits_under, refit
+from silo_agent.learning.personal.unknown_domain import Networked, network_of
 from silo_agent.learning.personal.without_patients import change_without
 
 FOLDS: Final = 5
@@ -54,30 +68,54 @@ def personal_model(
     return personal or PersonalModel.start(models[max(models)])
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Compared:
+    """What the candidates gain over the shared model; and the mix with the hospital's own records, if it has one."""
+
+    gains: tuple[CandidateGain, ...] = ()
+    mix: Mix | None = None
+
+
+def own_folds(training: Records, study: str) -> NDArray[np.int64]:
+    """The fold (n,) of each record: that of its patient."""
+    return folds_of(training.identities, study)[training.patients]
+
+
 def choose(
     models: Mapping[int, SharedModel],
     training: Records,
     plan: Personal,
     *,
     entropy: Entropy,
+    alone: FittedAlone | None = None,
     device: torch.device | str = "cpu",
 ) -> Choice:
     """This hospital's choice after the last of `models`, the shared models that it keeps by round.
 
-    `plan` says how the personal model is trained. With fewer than `FEWEST` patients it is the shared model.
+    `plan` says how the personal model is trained. `alone` is the model of the hospital's own records, fitted with
+    `own_folds`. With fewer than `FEWEST` patients the choice is the shared model.
     """
-    shared = models[max(models)]
-    found: tuple[CandidateGain, ...] = ()
+    shared, found = models[max(models)], Compared()
     if training.patient_count >= FEWEST:
-        found = compare(models, training, plan, entropy=entropy, device=device)
-    best = max(found, key=lambda one: one.gain, default=None)
+        found = compare(models, training, plan, entropy=entropy, alone=alone, device=device)
+    best = max(found.gains, key=lambda one: one.gain, default=None)
     candidate = SHARED if best is None or best.gain <= ERRORS * best.error else best.candidate
     heads = np.zeros((0, shared.heads.shape[1]))
     if candidate in REFITTED:
         factor, weights = REFITTED[candidate]
         sample = _sample(shared, training, device)
         heads = refit(sample, shared.heads, shared.family, factor=factor, weights=weights)
-    return Choice(shared.study, shared.round, shared.digest, candidate, training.patient_count, FOLDS, found, heads)
+    return Choice(
+        shared.study,
+        shared.round,
+        shared.digest,
+        candidate,
+        training.patient_count,
+        FOLDS,
+        found.gains,
+        heads,
+        mix=found.mix if candidate == MIXED else None,
+    )
 
 
 def compare(
@@ -86,28 +124,47 @@ def compare(
     plan: Personal,
     *,
     entropy: Entropy,
+    alone: FittedAlone | None = None,
     device: torch.device | str = "cpu",
-) -> tuple[CandidateGain, ...]:
+) -> Compared:
     """Each candidate's gain over the shared model on patients whom neither has seen, by cross-validation."""
     shared = models[max(models)]
     family = shared.family
     sample = _sample(shared, records, device)
     fold = folds_of(records.identities, shared.study.digest)
     lost = {name: np.zeros(len(records)) for name in (SHARED, *REFITTED, PERSONAL)}
+    unseen = np.zeros((len(records), family.form.logits))
     for number in range(FOLDS):
         held = fold == number
         rows = held[records.patients]
         change = change_without(models, records.of_patients(held), device)
         heads = shared.heads + change
-
-        lost[SHARED][rows] = _under(heads, sample.rows(rows), family)
+        unseen[rows] = logits_under(sample.phi[rows], heads, sample.domains[rows], family.form.logits)
+        lost[SHARED][rows] = losses(unseen[rows], sample.labels[rows], family)
         for name, (factor, weights) in REFITTED.items():
             refitted = refit(sample.rows(~rows), heads, family, factor=factor, weights=weights)
             lost[name][rows] = _under(refitted, sample.rows(rows), family)
         others = records.of_patients(~held)
         personal = personal_model(models, others, plan, entropy=entropy, change=change, device=device)
         lost[PERSONAL][rows] = losses_of(personal, records.of_patients(held), device)
-    return tuple(gained(name, lost[SHARED] - lost[name], records) for name in (*REFITTED, PERSONAL))
+    mix = None
+    if alone is not None:
+        said = TwoOpinions(unseen, alone.unseen, records.labels, records.domains, records.weights)
+        lost[ALONE] = losses(said.alone, said.labels, family)
+        lost[MIXED], mix = _lost_mixed(said, fold[records.patients], len(shared.study.data.domains), family)
+    gains = (gained(name, lost[SHARED] - own, records) for name, own in lost.items() if name != SHARED)
+    return Compared(tuple(gains), mix)
+
+
+def _lost_mixed(said: TwoOpinions, fold: NDArray[np.int64], domains: int, family: Family) -> tuple[Floats, Mix]:
+    """Losses (n,) of mixes that were found without the record's fold, and the mix by all folds."""
+    lost = np.zeros(len(fold))
+    for number in range(FOLDS):
+        rows = fold == number
+        held = said.rows(rows)
+        mix = mix_of(said.rows(~rows), domains, family)
+        lost[rows] = losses(mix.logits(held.shared, held.alone, held.domains), held.labels, family)
+    return lost, mix_of(said, domains, family)
 
 
 def folds_of(identities: Sequence[str], study: str) -> NDArray[np.int64]:
@@ -135,7 +192,7 @@ def _under(heads: Floats, sample: Sample, family: Family) -> Floats:
     return losses(logits_under(sample.phi, heads, sample.domains, family.form.logits), sample.labels, family)
 
 
-def losses_of(model: Model, records: Records, device: torch.device | str = "cpu") -> Floats:
+def losses_of(model: Networked, records: Records, device: torch.device | str = "cpu") -> Floats:
     """Losses (n,) of a whole model, in record order."""
     encoder, heads = network_of(model)
     phi = features(encoder, records.inputs, records.images, device).cpu().numpy().astype(np.float64)

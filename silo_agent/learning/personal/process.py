@@ -33,13 +33,15 @@ from policies.plan import shapes
 from silo_agent.data.image_store import reserve
 from silo_agent.data.records import Records
 from silo_agent.data.sources.data_set import DataSet
+from silo_agent.learning.alone.fitting import FittedAlone, fit
+from silo_agent.learning.alone.model import AloneModel
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
 from silo_agent.learning.model.kept_parts import completed
 from silo_agent.learning.model.shared import SharedModel
-from silo_agent.learning.personal.choice import Choice
-from silo_agent.learning.personal.cross_validation import choose
+from silo_agent.learning.personal.choice import FEWEST, Choice
+from silo_agent.learning.personal.cross_validation import choose, own_folds
 from silo_agent.learning.personal.model import PersonalModel, train_round
 from silo_agent.learning.personal.own_patients import warnings
 from silo_agent.logs import configure
@@ -124,16 +126,39 @@ def train_up_to(
 def choose_after(
     folder: StudyFolder, round_number: int, training: Callable[[], Records], *, entropy: Entropy, device: str = "cpu"
 ) -> None:
-    """Choose the model that this hospital predicts with, if this round was the study's last. Known choices stay."""
+    """Fit a model of this hospital's records alone, if this round was the study's last, and choose what predicts here.
+
+    Without personal models nothing is chosen: the model alone is what the shared one is held against. Known choices
+    stay, and so does a model that is there if nothing is to be chosen.
+    """
     last = _finished(folder.model(round_number))
-    if last is None or last.study.personal is None or round_number != last.study.rounds:
+    if last is None or round_number != last.study.rounds or _is_done(folder, last):
         return
-    if _is_chosen(folder.choice, last):
+    alone = _fit_alone(folder, last, training())
+    if last.study.personal is None:
         return
     kept = {number: _finished(folder.model(number)) for number in range(round_number + 1)}
     models = {number: model for number, model in kept.items() if model is not None}
-    choice = choose(models, training(), last.study.personal, entropy=entropy, device=choose_device(device))
-    replace(choice, personal=hashlib.sha256(files.read(folder.personal)).hexdigest()).save(folder.choice)
+    plan, on = last.study.personal, choose_device(device)
+    choice = choose(models, training(), plan, entropy=entropy, alone=alone, device=on)
+    personal, own = (_sha256(path) for path in (folder.personal, folder.alone))
+    replace(choice, personal=personal, alone=own).save(folder.choice)
+
+
+def _fit_alone(folder: StudyFolder, last: SharedModel, training: Records) -> FittedAlone | None:
+    """Fit and keep it; None with too few patients, and then none is kept."""
+    found = None
+    if training.patient_count >= FEWEST:
+        found = fit(training, own_folds(training, last.study.digest), last.study, last.round)
+    if found is None:
+        folder.alone.unlink(missing_ok=True)
+    else:
+        found.model.save(folder.alone)
+    return found
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(files.read(path)).hexdigest() if path.exists() else ""
 
 
 def warn_after(
@@ -152,10 +177,12 @@ def warn_after(
         )  # fmt: skip
 
 
-def _is_chosen(path: Path, shared: SharedModel) -> bool:
-    """Whether there is a choice beside this very model. One that cannot be read is made anew."""
+def _is_done(folder: StudyFolder, shared: SharedModel) -> bool:
+    """Whether what comes after the last round is there for this very model. What cannot be read is made anew."""
     try:
-        return Choice.load(path).shared == shared.digest
+        if shared.study.personal is None:
+            return AloneModel.load(folder.alone).study.digest == shared.study.digest
+        return Choice.load(folder.choice).shared == shared.digest
     except ModelFileError:
         return False
 
@@ -195,10 +222,10 @@ def _work_off(job: Job) -> None:
         # Of one round: a patient may withdraw before the next.
         cohorts = cache(partial(_cohorts, job, folder, wanted))
         warn_after(folder, wanted, cohorts, device=job.device)
+        training = partial(_first, cohorts)
         if _finished_study(folder, wanted).personal is not None:
-            training = partial(_first, cohorts)
             train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
-            choose_after(folder, wanted, training, entropy=entropy, device=job.device)
+        choose_after(folder, wanted, training, entropy=entropy, device=job.device)
         folder.personal_taken.unlink(missing_ok=True)
 
 

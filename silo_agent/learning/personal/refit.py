@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from silo_agent.learning.alone.mixing import INTERCEPT
 from silo_agent.learning.outcomes.family import Family, is_of_classes
+from silo_agent.learning.outcomes.links import losses, residuals
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_INTERCEPT: Final = 3.0
-"""Prior deviation of an intercept's change, in logits."""
 _FACTOR: Final = 0.5
 """Prior deviation of the factor of all logits, around 1."""
 _WEIGHTS: Final = 0.25
@@ -43,12 +42,6 @@ def logits_under(phi: Floats, heads: Floats, domains: Integers, rows: int) -> Fl
         found[own] = phi[own] @ head[:, :k].T
         if head.shape[1] > k:
             found[own] += head[:, k]
-    return found
-
-
-def losses(logits: Floats, labels: Integers, family: Family) -> Floats:
-    """The family's loss (n,) of every record: the log loss of classes, half the squared error of a number."""
-    found: Floats = family.losses(torch.from_numpy(logits), torch.from_numpy(labels.copy())).numpy()
     return found
 
 
@@ -91,17 +84,17 @@ def refit(
     moves = weights and length > _SMALLEST
     reach = _WEIGHTS * unit / length if moves else 0.0
     moved = reach * (phi - middle) if moves else np.zeros((len(phi), 0))
-    tilt, step = factor * _FACTOR * (base - level), biased * _INTERCEPT * unit
-    target, precision = torch.from_numpy(labels.copy()), counted / unit**2
+    tilt, step = factor * _FACTOR * (base - level), biased * INTERCEPT * unit
+    precision = counted / unit**2
 
     def parts(change: Floats) -> tuple[float, Floats, Floats]:
         return float(change[0]), change[1 : 1 + rows], change[1 + rows :].reshape(rows, moved.shape[1])
 
     def objective(change: Floats) -> tuple[float, Floats]:
         grown, shift, weight = parts(change)
-        logits = torch.from_numpy(base + grown * tilt + step * shift + moved @ weight.T)
-        loss = precision @ family.losses(logits, target).numpy()
-        error = precision[:, None] * family.residual(family.expected(logits), target).numpy()
+        logits = base + grown * tilt + step * shift + moved @ weight.T
+        loss = precision @ losses(logits, labels, family)
+        error = precision[:, None] * residuals(logits, labels, family)
         gradient = np.concatenate([[(error * tilt).sum()], step * error.sum(axis=0), (error.T @ moved).ravel()])
         return float(loss + change @ change / 2.0), gradient + change
 

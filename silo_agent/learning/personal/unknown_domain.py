@@ -18,16 +18,21 @@ import torch
 from numpy.typing import NDArray
 
 from silo_agent.data.images import Images
+from silo_agent.learning.alone.mixing import MixedModel
+from silo_agent.learning.alone.model import AloneModel
 from silo_agent.learning.encoder.encoder import Encoder, feature_parts
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
+from silo_agent.learning.outcomes.links import logits_of
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.storage.checked import read_checked
 from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 
-Model = SharedModel | PersonalModel
+Networked = SharedModel | PersonalModel
+"""A model that is an encoder and heads."""
+Model = Networked | AloneModel | MixedModel
 
 
 class Way(StrEnum):
@@ -36,10 +41,13 @@ class Way(StrEnum):
     ENSEMBLE = "ensemble"
     """Mean of the heads' probabilities, weighted by the domains' shares."""
     POOLED = "pooled"
-    """Prediction of one head: the heads' mean, weighted by the domains' shares. In a pooled model all are equal."""
+    """Prediction of one head: the heads' mean, weighted by the domains' shares. In a pooled model all are equal.
+
+    A model without heads has the mean of its logits for all domains in its place.
+    """
 
 
-def network_of(model: Model) -> tuple[Encoder, NDArray[np.float64]]:
+def network_of(model: Networked) -> tuple[Encoder, NDArray[np.float64]]:
     """A copy of the encoder, and the heads (M, W) in float64."""
     if isinstance(model, SharedModel):
         return model.build_encoder(), model.heads
@@ -78,6 +86,8 @@ def predict_ensemble(
     device: torch.device | str = "cpu",
 ) -> NDArray[np.float64]:
     """Mean of all heads' probabilities, weighted by `shares` (M,): float64 (n, C). The encoder runs once."""
+    if not isinstance(model, Networked):
+        return _mean(shares, _in_all_domains(model, len(shares), inputs, images, device))
     encoder, heads = network_of(model)
 
     def mixed(phi: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,6 +106,9 @@ def predict_pooled(
     device: torch.device | str = "cpu",
 ) -> NDArray[np.float64]:
     """Probabilities (n, C) under the mean of the heads, weighted by `shares` (M,). In a pooled model all are equal."""
+    if not isinstance(model, Networked):
+        said = [logits_of(own, model.family) for own in _in_all_domains(model, len(shares), inputs, images, device)]
+        return model.family.probabilities(_mean(shares, said))
     encoder, heads = network_of(model)
     pooled = shares @ heads
     return _over_parts(
@@ -106,6 +119,21 @@ def predict_pooled(
         device,
         drawn=isinstance(model, SharedModel),
     )
+
+
+def _in_all_domains(
+    model: AloneModel | MixedModel,
+    count: int,
+    inputs: NDArray[np.float32],
+    images: Images | None,
+    device: torch.device | str,
+) -> list[NDArray[np.float64]]:
+    """Predictions (n, C) of the records as if all were of one domain, for each of `count` domains."""
+    return [model.predict(inputs, np.full(len(inputs), m, np.int64), images, device) for m in range(count)]
+
+
+def _mean(shares: NDArray[np.float64], parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.asarray(np.tensordot(shares, np.stack(parts), 1), np.float64)
 
 
 def _over_parts(

@@ -24,8 +24,10 @@ from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
 from silo_agent.learning.figures.evaluation import Estimate
+from silo_agent.learning.figures.paired import PairedDifference
 from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.models import fairness
+from silo_agent.models.beside_own import BesideOwn, GroupBeside
 from silo_agent.models.fairness import Report
 from silo_agent.models.groups import Fairness, Gap, GroupQuality, released
 from silo_agent.oversight.signing import sign_file
@@ -39,7 +41,7 @@ from silo_agent.storage.state import Ending, State
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.local_federation import write_patients
-from support.models import random_model, random_personal
+from support.models import random_alone, random_model, random_personal
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
 
@@ -799,6 +801,22 @@ def test_the_chosen_model_predicts_unless_another_one_is_asked_for(hospital, stu
     choice.write_bytes(b"damaged")
     assert "choice.safetensors, this hospital's choice" in sentence(*command)
     assert invoke(*command, "--model", "shared").exit_code == 0
+
+
+def test_a_shared_model_that_is_worse_than_ones_own_records_is_told_for_whom(hospital, studied, monkeypatch):
+    random_alone(studied).save(model_file(hospital).with_name("alone.safetensors"))
+    command = ["evaluate", studied.digest, "-c", hospital]
+    found = json.loads(invoke(*command, "--json").stdout)["beside"]
+    assert (found["kind"], found["figure"]) == ("regression", "AUC")
+    assert [one["domain"] for one in found["groups"]] == [None, "a", "b"]
+    clear = PairedDifference(-0.1, -0.15, -0.05)
+    group = GroupBeside("b", 31, 0.79, 0.817, clear, "worse")
+    beside = BesideOwn("boosting", "AUC", (replace(group, domain=None, verdict="better"), group))
+    monkeypatch.setattr("silo_agent.models.evaluate.beside_own", lambda *_: beside)
+    said = " ".join(invoke(*command).output.split())
+    assert "beside a model of this hospital's records alone (boosting)" in said
+    assert "For the domain b the shared model is worse than one of this hospital's records alone: AUC 0.790" in said
+    assert "all patients together" not in said
 
 
 def test_a_model_file_can_be_given_and_needs_no_agent(hospital, studied, newcomers, tmp_path):

@@ -5,13 +5,15 @@ from datetime import date
 import numpy as np
 import pytest
 
+from silo_agent.learning.alone.mixing import Mix, MixedModel
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.models.chosen import by_name, chosen
 from silo_agent.models.export import export
 from silo_agent.storage.folders import StudyFolder
-from support.models import random_model, random_personal, study_of
+from support.models import random_alone, random_model, random_personal, study_of
 
+MIX = Mix(np.array([0.25, 1.0]), np.array([0.5]))
 X, D = np.array([[0.3, -0.2], [-0.5, 0.9]], np.float32), np.array([0, 1])
 
 
@@ -34,6 +36,8 @@ def choose(folder, candidate, **changes):
     heads = shared.heads * 2.0 if "heads" in candidate else shared.heads[:0]
     personal = hashlib.sha256(folder.personal.read_bytes()).hexdigest()
     compared = (CandidateGain("own heads", 0.02, 0.01),)
+    own = hashlib.sha256(folder.alone.read_bytes()).hexdigest() if folder.alone.exists() else ""
+    changes = {"mix": MIX if candidate == "shared and own records" else None, "alone": own} | changes
     choice = Choice(shared.study, 2, shared.digest, candidate, 99, 5, compared, heads, personal)
     replace(choice, **changes).save(folder.choice)
 
@@ -47,6 +51,25 @@ def test_the_model_that_was_chosen_predicts_and_says_why(folder, study, candidat
     np.testing.assert_allclose(found.model.predict(X, D), wanted[candidate].predict(X, D), atol=1e-6)
     assert found.name == candidate
     assert "cross-validation over 99 training patients" in found.why
+
+
+def test_models_of_ones_own_records_and_mixes_predict_too(folder, study):
+    alone, shared = random_alone(study), random_model(study)
+    alone.save(folder.alone)
+    wanted = {"own records": alone, "shared and own records": MixedModel(shared, alone, MIX)}
+    for candidate, model in wanted.items():
+        choose(folder, candidate)
+        found = chosen(folder, 2)
+        assert found.name == candidate
+        np.testing.assert_allclose(found.model.predict(X, D), model.predict(X, D), atol=1e-9)
+        random_alone(study, seed=4).save(folder.alone)
+        with pytest.raises(ModelFileError, match=r"made for another alone\.safetensors"):
+            chosen(folder, 2)
+        alone.save(folder.alone)
+    folder.alone.unlink()
+    choose(folder, "own records")
+    with pytest.raises(ModelFileError, match=r"alone\.safetensors cannot be read"):
+        chosen(folder, 2)
 
 
 def test_without_a_choice_it_is_the_shared_model_and_says_so(folder, study, tmp_path):

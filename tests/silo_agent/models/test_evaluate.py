@@ -14,6 +14,7 @@ from silo_agent.data.errors import DataError, Faults
 from silo_agent.data.reader import read_records
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.table import Written
+from silo_agent.learning.alone.mixing import Mix
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.figures.evaluation import quality
 from silo_agent.learning.figures.paired import paired
@@ -22,10 +23,12 @@ from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.models.beside_own import beside_own
 from silo_agent.models.evaluate import HospitalCohorts, NoFileError, NoModelError, PatientCounts, evaluate, file_of
 from silo_agent.models.jackknife import spread
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
+from support.models import random_alone
 from support.studies import tiny_study
 
 SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
@@ -138,6 +141,36 @@ def test_a_chosen_model_that_is_shown_anyway_is_not_shown_twice(folder, study, c
     choose(folder, candidate)
     found = evaluate(folder, 2, None, own(folder, study))
     assert (found.choice, found.chosen, set(found.untouched)) == (candidate, None, {"personal"})
+
+
+def test_a_chosen_mix_is_shown_as_the_chosen_model(folder, study):
+    alone, shared = random_alone(study), SharedModel.load(folder / "model-2.safetensors")
+    alone.save(folder / "alone.safetensors")
+    own_digest = hashlib.sha256((folder / "alone.safetensors").read_bytes()).hexdigest()
+    for candidate, mix in (("own records", None), ("shared and own records", Mix(np.ones(2), np.zeros(1)))):
+        Choice(
+            study, 2, shared.digest, candidate, 99, 5, (CandidateGain(candidate, 0.02, 0.01),), shared.heads[:0],
+            mix=mix, alone=own_digest,
+        ).save(folder / "choice.safetensors")  # fmt: skip
+        found = evaluate(folder, 2, None, own(folder, study))
+        assert (found.choice, set(found.untouched)) == (candidate, {"chosen", "personal"})
+        records = read_records(folder / "own.csv", study.data).whole()
+        rows = records.domains == 0
+        said = alone.predict(records.inputs, records.domains)[rows]
+        wanted = quality(said, records.labels[rows], study.evaluation.bins, shared.family)
+        assert found.chosen[0].auc == pytest.approx(wanted.auc, abs=1e-9)
+
+
+def test_the_shared_model_stands_beside_one_of_the_hospitals_records_on_held_out_patients(folder, study):
+    alone = random_alone(study)
+    assert evaluate(folder, 2, None, own(folder, study)).beside is None
+    alone.save(folder / "alone.safetensors")
+    held = COHORTS.division.split(read_records(folder / "own.csv", study.data).whole())[1]
+    shared = SharedModel.load(folder / "model-2.safetensors")
+    for held_out in (False, True):
+        found = evaluate(folder, 2, None, own(folder, study), held_out=held_out)
+        assert found.beside == beside_own(shared, alone, held)
+    assert evaluate(folder, 2, None, own(folder, study), personal_kept=False).beside is None
 
 
 def test_without_a_choice_nothing_is_said_of_one(folder, study):

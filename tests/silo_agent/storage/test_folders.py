@@ -36,6 +36,7 @@ NAMES = {
     STUDY.environments(2): f"{HERE}/environments-2.f64",
     STUDY.personal: f"{HERE}/personal.safetensors",
     STUDY.choice: f"{HERE}/choice.safetensors",
+    STUDY.alone: f"{HERE}/alone.safetensors",
     STUDY.counts: f"{HERE}/counts.json",
     STUDY.results: f"{HERE}/results.json",
     STUDY.classes: f"{HERE}/classes.json",

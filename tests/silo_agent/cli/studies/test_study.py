@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from policies.documents.schema import study_schema
-from policies.documents.study import load_study
+from policies.documents.study import Personal, load_study
 from silo_agent.cli import answers
 from silo_agent.cli import main as program
 from silo_agent.cli.main import app
@@ -128,12 +128,21 @@ def test_an_existing_file_is_never_overwritten(tmp_path, monkeypatch, capsys):
 def test_a_terminal_is_asked_for_what_is_missing_and_again_for_what_is_wrong(tmp_path, monkeypatch):
     file = tmp_path / "study.yaml"
     changes = dict.fromkeys(("--silo", "--domain", "--feature", "--epsilon", "--patient")) | {"--patients": "600"}
-    said = ["north, south", "", "sex:kode:F", "sex:code:F,M", "", "age:number:0:120", "", "", "", "four", "4"]
+    said = ["north, south", "", "sex:kode:F", "sex:code:F,M", "", "age:number:0:120", "", "", "", "maybe", "yes", "four", "4"]
     monkeypatch.setattr("silo_agent.cli.studies.study.on_terminal", lambda: True)
     done = CliRunner().invoke(app, ["study", "new", *options(file, changes)], input="\n".join(said) + "\n")
     assert done.exit_code == 0, done.output
     study = load_study(file)
     assert (study.silos, study.data.domains) == (("north", "south"), ("F", "M"))
+    assert study.personal == Personal(mmd=0.0)
+
+
+@pytest.mark.parametrize(("option", "personal"), [("--own-models", Personal(mmd=0.0)), ("--no-own-models", None)])
+def test_hospitals_may_keep_models_of_their_own(tmp_path, option, personal):
+    file = tmp_path / "study.yaml"
+    done = CliRunner().invoke(app, ["study", "new", *options(file), option])
+    assert done.exit_code == 0, done.output
+    assert load_study(file).personal == personal
 
 
 def test_a_draft_is_completed_and_refused_elsewhere(tmp_path, monkeypatch, capsys):

@@ -1,13 +1,21 @@
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
+from silo_agent.learning.alone.mixing import Mix
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
-from silo_agent.learning.personal.choice import CANDIDATES, REFITTED, CandidateGain, Choice
+from silo_agent.learning.personal.choice import CANDIDATES, MIXED, REFITTED, CandidateGain, Choice
 from support.models import random_model
 from support.studies import tiny_study
+
+MIX = Mix(np.array([0.25, 1.0]), np.array([-0.5]))
+
+
+def _mixed(choice, **changes):
+    return replace(choice, candidate=MIXED, heads=choice.heads[:0], mix=replace(MIX, **changes)).to_bytes()
 
 
 @pytest.fixture
@@ -18,7 +26,8 @@ def choice():
 
 
 def same(a, b):
-    return (a.to_bytes(), a.why) == (b.to_bytes(), b.why)
+    mixes = [None if one.mix is None else (one.mix.weights.tolist(), one.mix.shift.tolist()) for one in (a, b)]
+    return (a.to_bytes(), a.why, a.alone, mixes[0]) == (b.to_bytes(), b.why, b.alone, mixes[1])
 
 
 def test_a_choice_comes_back_as_it_was_and_only_its_owner_reads_it(choice, tmp_path):
@@ -29,7 +38,8 @@ def test_a_choice_comes_back_as_it_was_and_only_its_owner_reads_it(choice, tmp_p
     assert repr(choice) == "Choice(<private>)"
     for candidate in CANDIDATES:
         heads = choice.heads if candidate in REFITTED else choice.heads[:0]
-        other = replace(choice, candidate=candidate, heads=heads)
+        mix = MIX if candidate == MIXED else None
+        other = replace(choice, candidate=candidate, heads=heads, mix=mix, alone="a" * 64)
         assert same(Choice.from_bytes(other.to_bytes()), other)
 
 
@@ -49,6 +59,21 @@ def test_it_says_why(choice):
     assert few.why == "12 training patients are too few to compare models on (50 are needed)"
 
 
+def test_a_choice_of_version_06_is_read(choice):
+    facts = json.dumps(
+        {
+            "shared": choice.shared,
+            "candidate": choice.candidate,
+            "patients": choice.patients,
+            "folds": choice.folds,
+            "compared": [asdict(one) for one in choice.compared],
+            "personal": choice.personal,
+        }
+    )
+    old = files.encode("choice", choice.study, choice.round, {"heads": choice.heads}, facts=facts)
+    assert same(Choice.from_bytes(old), choice)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -62,6 +87,13 @@ def test_it_says_why(choice):
         lambda c: replace(c, heads=c.heads[:1]).to_bytes(),
         lambda c: replace(c, heads=c.heads * np.nan).to_bytes(),
         lambda c: replace(c, compared=(CandidateGain("own heads", float("nan"), 1.0),)).to_bytes(),
+        lambda c: replace(c, mix=MIX).to_bytes(),
+        lambda c: replace(c, candidate=MIXED, heads=c.heads[:0]).to_bytes(),
+        lambda c: _mixed(c, weights=np.array([0.5, 1.01])),
+        lambda c: _mixed(c, weights=np.array([0.5, np.nan])),
+        lambda c: _mixed(c, weights=np.array([0.5])),
+        lambda c: _mixed(c, shift=np.array([np.inf])),
+        lambda c: _mixed(c, shift=np.zeros(2)),
     ],
 )
 def test_what_is_no_choice_is_refused_with_the_file_and_the_fix(choice, tmp_path, spoil):

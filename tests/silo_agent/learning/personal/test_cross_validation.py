@@ -4,12 +4,23 @@ import numpy as np
 import pytest
 
 from policies.documents.study import Personal
+from silo_agent.learning.alone.fitting import FittedAlone, fit
+from silo_agent.learning.alone.mixing import Mix
 from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.links import losses
 from silo_agent.learning.personal import cross_validation
-from silo_agent.learning.personal.choice import CANDIDATES, FEWEST, REFITTED
-from silo_agent.learning.personal.cross_validation import FOLDS, choose, folds_of, personal_model
+from silo_agent.learning.personal.choice import ALONE, CANDIDATES, FEWEST, MIXED, REFITTED
+from silo_agent.learning.personal.cross_validation import (
+    FOLDS,
+    Compared,
+    choose,
+    folds_of,
+    own_folds,
+    personal_model,
+)
 from silo_agent.learning.personal.model import PersonalModel
+from silo_agent.learning.personal.refit import logits_under
 from support.entropy import SeededEntropy
 
 PLAN = Personal(epochs=1, mmd=0.0)
@@ -42,7 +53,7 @@ def test_the_shared_model_is_the_default_and_another_one_must_gain_more_than_hal
         best = max(choice.compared, key=lambda one: one.gain)
         assert choice.candidate == (best.candidate if best.gain > best.error / 2 else "shared")
         assert choice.heads.shape == (3 if choice.candidate in REFITTED else 0, 5)
-        assert {one.candidate for one in choice.compared} | {"shared"} == set(CANDIDATES)
+        assert {one.candidate for one in choice.compared} | {"shared", ALONE, MIXED} == set(CANDIDATES)
     assert "shared" in {choice.candidate for choice in found}, "the shared model is the truth here"
 
 
@@ -51,6 +62,46 @@ def test_where_a_hospitals_rate_is_another_one_its_own_model_is_chosen(models, m
     assert other.candidate in REFITTED
     assert max(one.gain for one in other.compared) > 0.1
     assert (other.round, other.shared, other.patients, other.folds) == (2, models[2].digest, 200, FOLDS)
+
+
+def test_a_model_of_ones_own_records_and_a_mix_are_compared_on_patients_whom_neither_has_seen(models, make_records):
+    """The shared model knows nothing of two domains, and the hospital's own records do."""
+    shared, records = models[2].with_heads(models[2].heads * 0.0, 2), make_records(400)
+    alone = fit(records, own_folds(records, shared.study.digest), shared.study, 2)
+    found = choose({2: shared}, records, PLAN, entropy=SeededEntropy(0), alone=alone)
+    gains = {one.candidate: one.gain for one in found.compared}
+    assert set(gains) | {"shared"} == set(CANDIDATES)
+    best = np.average(losses(np.zeros((400, 1)), records.labels, shared.family), weights=records.weights)
+    own = np.average(losses(alone.unseen, records.labels, shared.family), weights=records.weights)
+    assert gains[ALONE] == pytest.approx(best - own)
+    assert gains[ALONE] > 0.1
+    assert gains[MIXED] == pytest.approx(gains[ALONE], abs=0.02)
+    assert found.candidate in {ALONE, MIXED}
+    assert (found.mix is None) == (found.candidate == ALONE)
+
+
+def test_the_weights_of_a_mix_are_found_without_the_fold_that_they_are_judged_on(models, make_records, monkeypatch):
+    records, seen = make_records(60, patients=31), []
+    fold = own_folds(records, models[2].study.digest)
+
+    def weigh(said, domains, family):
+        seen.append((len(said.labels), domains))
+        return Mix(np.full(domains, len(seen) / 10.0), np.array([0.5]))
+
+    alone = FittedAlone(None, np.random.default_rng(0).normal(size=(60, 1)))
+    monkeypatch.setattr(cross_validation, "mix_of", weigh)
+    found = cross_validation.compare(models, records, PLAN, entropy=SeededEntropy(0), alone=alone)
+    assert seen == [((fold != number).sum(), 3) for number in range(FOLDS)] + [(60, 3)]
+    np.testing.assert_array_equal(found.mix.weights, np.full(3, 0.6))
+    shared, moved = models[2], np.zeros((60, 1))
+    phi = shared.features(records.inputs).numpy().astype(np.float64)
+    base = logits_under(phi, shared.heads, records.domains, 1)
+    for number in range(FOLDS):
+        rows = fold == number
+        moved[rows] = base[rows] + 0.5 + (number + 1) / 10.0 * (alone.unseen - base)[rows]
+    gap = losses(base, records.labels, shared.family) - losses(moved, records.labels, shared.family)
+    gain = next(one for one in found.gains if one.candidate == MIXED)
+    assert gain == cross_validation.gained(MIXED, gap, records)
 
 
 @pytest.mark.slow
@@ -138,8 +189,8 @@ def test_each_fold_compares_models_that_have_not_seen_its_patients(models, make_
     assert [size for size, *_ in fitted] == [size for size in sizes for _ in REFITTED]
     assert all(np.array_equal(heads, shared.heads + 0.25) for _, heads, *_ in fitted)
     assert [(factor, weights) for *_, factor, weights in fitted[: len(REFITTED)]] == list(REFITTED.values())
-    assert [one.gain for one in found if one.candidate in REFITTED] == [0.0] * len(REFITTED)
-    assert next(one.gain for one in found if one.candidate == "personal") != 0.0
+    assert [one.gain for one in found.gains if one.candidate in REFITTED] == [0.0] * len(REFITTED)
+    assert next(one.gain for one in found.gains if one.candidate == "personal") != 0.0
 
 
 @pytest.mark.parametrize(
@@ -150,7 +201,7 @@ def test_the_candidate_with_the_best_gain_is_taken_if_it_gains_enough(models, ma
     gains, error, taken = case
     names = [*REFITTED, "personal"][: len(gains)]
     compared = tuple(cross_validation.CandidateGain(name, gain, error) for name, gain in zip(names, gains, strict=True))
-    monkeypatch.setattr(cross_validation, "compare", lambda *_, **__: compared)
+    monkeypatch.setattr(cross_validation, "compare", lambda *_, **__: Compared(compared))
     assert chosen(models, make_records(FEWEST)).candidate == ("shared" if taken is None else names[taken])
 
 

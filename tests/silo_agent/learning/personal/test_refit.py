@@ -4,8 +4,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from policies.documents.study import NUMBER
+from silo_agent.learning.outcomes.links import losses
 from silo_agent.learning.outcomes.registry import family_of
-from silo_agent.learning.personal.refit import Sample, logits_under, losses, refit
+from silo_agent.learning.personal.refit import Sample, logits_under, refit
 
 BINARY, THREE = 2, 3
 BOTH = [(True, False), (False, True), (True, True)]

@@ -19,11 +19,13 @@ from silo_agent.config import SqlSource
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.sources.snapshot import forget
 from silo_agent.data.table import Written
+from silo_agent.learning.alone.fitting import fit
+from silo_agent.learning.alone.model import AloneModel
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal import process as personal_process
 from silo_agent.learning.personal import starter
-from silo_agent.learning.personal.choice import Choice
-from silo_agent.learning.personal.cross_validation import choose
+from silo_agent.learning.personal.choice import ALONE, MIXED, Choice
+from silo_agent.learning.personal.cross_validation import choose, own_folds
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.process import Job, train_up_to, want_round, wanted_round, work_off
 from silo_agent.learning.personal.starter import PersonalStarter
@@ -101,6 +103,13 @@ def job(tmp_path):
 @pytest.fixture
 def home(job):
     return StudyFolder(personal_process.Path(job.folder))
+
+
+@pytest.fixture
+def larger(job):
+    """The same job with enough patients for a model of their own."""
+    write_patients(job.data_set.source, np.random.default_rng(2), SLOPES, patients=120)
+    return job
 
 
 @pytest.fixture
@@ -197,6 +206,45 @@ def test_after_the_last_round_a_hospital_chooses_once_and_anew_beside_another_mo
     assert (choice.round, choice.shared) == (2, SharedModel.load(home.model(2)).digest)
     assert choice.personal == hashlib.sha256(home.personal.read_bytes()).hexdigest()
     assert home.choice.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_model_of_ones_own_records_is_fitted_and_chosen_among(larger, home):
+    want_round(home, 2)
+    work_off(larger)
+    choice = Choice.load(home.choice)
+    assert choice.alone == hashlib.sha256(home.alone.read_bytes()).hexdigest()
+    assert {ALONE, MIXED} <= {one.candidate for one in choice.compared}
+
+
+def test_without_personal_models_the_shared_one_still_has_something_to_be_held_against(larger, home, monkeypatch):
+    """A model of the hospital's own records, made once: nothing is chosen, and nothing else is trained."""
+    job, study, fitted = larger, tiny_study(), []
+    for number in (1, 2):
+        replace(SharedModel.load(home.model(number)), study=study).save(home.model(number))
+    monkeypatch.setattr(personal_process, "fit", lambda *given: fitted.append(given) or fit(*given))
+    for wanted in (1, 2, 2):
+        want_round(home, wanted)
+        work_off(job)
+        assert home.alone.exists() == (wanted == 2)
+    ((records, fold, of, number),) = fitted
+    assert (of.digest, number) == (study.digest, 2)
+    np.testing.assert_array_equal(fold, own_folds(_training(job), study.digest))
+    assert records.identities == _training(job).identities, "held-out patients are never read"
+    assert AloneModel.load(home.alone).study.digest == study.digest
+    assert home.alone.stat().st_mode & 0o777 == 0o600
+    assert not home.personal.exists()
+    assert not home.choice.exists()
+
+
+def test_with_too_few_patients_there_is_no_model_of_ones_own_records(larger, home, monkeypatch):
+    home.alone.write_bytes(b"of an earlier study")
+    monkeypatch.setattr(personal_process, "FEWEST", 10_000)
+    want_round(home, 2)
+    work_off(larger)
+    assert not home.alone.exists()
+    choice = Choice.load(home.choice)
+    assert choice.alone == ""
+    assert not {ALONE, MIXED} & {one.candidate for one in choice.compared}
 
 
 def test_a_choice_that_was_cut_off_is_made_when_the_process_runs_again(job, home, monkeypatch):

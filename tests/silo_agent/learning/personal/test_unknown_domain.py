@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.documents.study import Study
+from policies.plan.families import form_of
 from silo_agent.data.images import Images
+from silo_agent.learning.alone.mixing import Mix, MixedModel
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.outcomes.links import logits_of
 from silo_agent.learning.personal.unknown_domain import domain_shares, network_of, predict_ensemble, predict_pooled
-from support.models import random_model, random_personal, study_of
+from support.models import random_alone, random_model, random_personal, study_of
 
 KINDS = ("linear mlp", "stochastic mlp of three classes", "binary mlp")
 
@@ -25,8 +28,13 @@ def records(study, count=9):
     return np.random.default_rng(5).uniform(-1, 1, (count, study.data.inputs)).astype(np.float32)
 
 
+def random_mix(study):
+    mix = Mix(np.linspace(0.1, 0.9, len(study.data.domains)), np.zeros(form_of(study.data.label.count).logits))
+    return MixedModel(random_model(study), random_alone(study), mix)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", [random_model, random_personal])
+@pytest.mark.parametrize("make", [random_model, random_personal, random_alone, random_mix])
 def test_the_ensemble_is_the_weighted_mean_of_what_every_head_says(kind, make):
     study = study_of(kind)
     model, x = make(study), records(study)
@@ -38,7 +46,19 @@ def test_the_ensemble_is_the_weighted_mean_of_what_every_head_says(kind, make):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", [random_model, random_personal])
+@pytest.mark.parametrize("make", [random_alone, random_mix])
+def test_a_model_without_heads_has_the_mean_of_its_logits_in_place_of_one_head(kind, make):
+    study = study_of(kind)
+    model, x = make(study), records(study)
+    count = len(study.data.domains)
+    shares = np.arange(1, count + 1) / np.arange(1, count + 1).sum()
+    logits = [logits_of(model.predict(x, np.full(len(x), m)), model.family) for m in range(count)]
+    wanted = model.family.probabilities(np.einsum("m,mnr->nr", shares, logits))
+    np.testing.assert_allclose(predict_pooled(model, shares, x), wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", [random_model, random_personal, random_alone, random_mix])
 def test_with_one_share_of_1_all_ways_are_that_head(kind, make):
     study = study_of(kind)
     model, x = make(study), records(study)
