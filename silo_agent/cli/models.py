@@ -39,6 +39,10 @@ PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospi
 StudyFormOption = Annotated[
     bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
 ]
+_NOT_ALONE = (
+    "There is no model of this hospital's records alone beside it: a running agent fits one after the last round, of a"
+    " study of tables, if 50 patients or more train here."
+)
 _BY_NAME = frozenset({"chosen", "shared", "personal"})
 _OF_CLASSES = {
     "AUC": "auc",
@@ -134,6 +138,8 @@ def evaluate(
         console.print(_beside(evaluation.beside))
         for sentence in sentences(evaluation.beside):
             typer.echo(sentence)
+    elif removed is None and evaluation.patients is not None and evaluation.patients.held_out:
+        typer.echo(_NOT_ALONE)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
 

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ from silo_agent.storage.folders import StudyFolder
 log = structlog.get_logger()
 _STOP_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.1
+_SAY_SECONDS: Final = 30.0
+"""How often the log says that the end of a training is waited for: a busy machine may take many minutes."""
 _LOG: Final = 2
 """The agent's standard error, where its log goes. Warnings to the hospital go there: the agent itself hears nothing."""
 
@@ -63,7 +66,7 @@ class PersonalStarter:
             for _ in range(2):
                 process = self._processes.pop(digest, None)
                 if process is not None:
-                    _leave(process, stop)
+                    _leave(process, stop, digest)
                 if stop.is_set() or not self._left(digest):
                     break
                 self._processes[digest] = _start(self._jobs[digest])
@@ -116,13 +119,21 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
     return process
 
 
-def _leave(process: subprocess.Popen[bytes], stop: threading.Event) -> None:
-    """Let a process end by itself, or end it if the agent is told to stop."""
+def _leave(process: subprocess.Popen[bytes], stop: threading.Event, study: str) -> None:
+    """Let a process end by itself, or end it if the agent is told to stop. The log says what is waited for."""
     _close(process)
+    began = said = time.monotonic()
     while process.poll() is None:
         if stop.wait(_LOOK_SECONDS):
             process.terminate()
             process.wait()
+        elif (now := time.monotonic()) - said >= _SAY_SECONDS:
+            said = now
+            log.info(
+                "waiting for the personal model's training, which has the lowest priority on this machine",
+                study=study[:12], seconds=round(now - began),
+                fix="wait, or end the agent: the training goes on when an agent starts",
+            )  # fmt: skip
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -804,8 +804,9 @@ def test_the_chosen_model_predicts_unless_another_one_is_asked_for(hospital, stu
 
 
 def test_a_shared_model_that_is_worse_than_ones_own_records_is_told_for_whom(hospital, studied, monkeypatch):
-    random_alone(studied).save(model_file(hospital).with_name("alone.safetensors"))
     command = ["evaluate", studied.digest, "-c", hospital]
+    assert "no model of this hospital's records alone beside it" in " ".join(invoke(*command).output.split())
+    random_alone(studied).save(model_file(hospital).with_name("alone.safetensors"))
     found = json.loads(invoke(*command, "--json").stdout)["beside"]
     assert (found["kind"], found["figure"]) == ("regression", "AUC")
     assert [one["domain"] for one in found["groups"]] == [None, "a", "b"]
@@ -817,6 +818,7 @@ def test_a_shared_model_that_is_worse_than_ones_own_records_is_told_for_whom(hos
     assert "beside a model of this hospital's records alone (boosting)" in said
     assert "For the domain b the shared model is worse than one of this hospital's records alone: AUC 0.790" in said
     assert "all patients together" not in said
+    assert "There is no model" not in said
 
 
 def test_a_model_file_can_be_given_and_needs_no_agent(hospital, studied, newcomers, tmp_path):

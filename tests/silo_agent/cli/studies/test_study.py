@@ -128,7 +128,21 @@ def test_an_existing_file_is_never_overwritten(tmp_path, monkeypatch, capsys):
 def test_a_terminal_is_asked_for_what_is_missing_and_again_for_what_is_wrong(tmp_path, monkeypatch):
     file = tmp_path / "study.yaml"
     changes = dict.fromkeys(("--silo", "--domain", "--feature", "--epsilon", "--patient")) | {"--patients": "600"}
-    said = ["north, south", "", "sex:kode:F", "sex:code:F,M", "", "age:number:0:120", "", "", "", "maybe", "yes", "four", "4"]
+    said = [
+        "north, south",
+        "",
+        "sex:kode:F",
+        "sex:code:F,M",
+        "",
+        "age:number:0:120",
+        "",
+        "",
+        "",
+        "maybe",
+        "yes",
+        "four",
+        "4",
+    ]
     monkeypatch.setattr("silo_agent.cli.studies.study.on_terminal", lambda: True)
     done = CliRunner().invoke(app, ["study", "new", *options(file, changes)], input="\n".join(said) + "\n")
     assert done.exit_code == 0, done.output

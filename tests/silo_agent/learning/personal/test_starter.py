@@ -356,6 +356,23 @@ def test_a_wish_to_stop_ends_the_wait(job, home, pretend):
     assert wanted_round(home) == 1
 
 
+def test_a_long_wait_says_what_is_waited_for(job, pretend, monkeypatch):
+    pretend("import os, time\nwhile os.read(0, 4096): pass\ntime.sleep(0.5)")
+    monkeypatch.setattr(starter, "_SAY_SECONDS", 0.0)
+    trainer = PersonalStarter(lambda _: job)
+    trainer.want(STUDY, 1)
+    with capture_logs() as said:
+        trainer.finish(STOP)
+    assert len(said) >= 2
+    assert {line["study"] for line in said} == {STUDY.digest[:12]}
+    assert "waiting for the personal model's training" in said[0]["event"]
+    assert said[0]["seconds"] <= said[-1]["seconds"]
+    assert "end the agent" in said[0]["fix"]
+    with capture_logs() as said:
+        trainer.stop()
+    assert said == []
+
+
 def test_what_a_process_says_is_added_to_the_hospitals_log(job, home, monkeypatch):
     popen = subprocess.Popen
 
