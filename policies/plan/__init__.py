@@ -12,6 +12,7 @@ __all__ = [
     "grids",
     "memory",
     "note_sizes",
+    "person_periods",
     "quorum",
     "release",
     "shapes",

@@ -29,7 +29,7 @@ from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.exports import finite_or_word
 from policies.ledger.ledger import read_history
-from policies.plan import grids, memory, quorum
+from policies.plan import grids, memory, person_periods, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -123,7 +123,10 @@ def plan(
             study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out, known=known
         )
     if as_json:
-        document = document_of(study, prices, standing, advice, objections) | {"sums": _sums(study, refused)}
+        document = document_of(study, prices, standing, advice, objections) | {
+            "sums": _sums(study, refused),
+            "time_at_risk": list(person_periods.time_at_risk(study)),
+        }
         if worth is not None:
             document["forecast"] = forecasts.document(study, worth, known)
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
@@ -131,6 +134,8 @@ def plan(
         show_prices(study, prices, standing)
         typer.echo("\n".join([*_advice_lines(study, advice, objections), ""]), nl=False)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
+        if (warning := person_periods.warning(study)) is not None:
+            typer.echo(warning)
         if worth is not None:
             forecasts.show(study, worth, known)
         elif forecast:

@@ -77,6 +77,15 @@ def test_the_prices_are_shown_to_people_and_programs(study):
     assert "advice" not in document
 
 
+def test_a_feature_that_looks_like_time_at_risk_is_told(study, quick_path):
+    assert json.loads(invoke("plan", study, "--no-forecast", "--json").stdout)["time_at_risk"] == []
+    assert "is there a row for each patient and period" not in invoke("plan", study, "--no-forecast").output
+    feature = {"kind": "number", "column": "interval", "minimum": 1, "maximum": 10}
+    periods = write_yaml(quick_path / "periods.yaml", tiny_document(data={"features": [feature]}))
+    assert json.loads(invoke("plan", periods, "--no-forecast", "--json").stdout)["time_at_risk"] == ["interval"]
+    assert "Look at interval: is there a row for each patient and period" in invoke("plan", periods).output
+
+
 @pytest.mark.parametrize(
     ("silos", "min_silos", "who"), [("abc", 3, "nobody"), ("abcd", 3, "1 silo"), ("abcdefgh", 6, "2 silos")]
 )
