@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from crypto.pki.joining.renewal import Files
 from crypto.pki.known_keys import MEMORY_FILE
+from policies import file_kinds
 from policies.documents.document import Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -17,6 +18,8 @@ URL: Final = r"^https://[a-z0-9.-]+:\d+$"
 
 class CoordinatorConfig(Closed):
     """`coordinator.yaml`."""
+
+    KIND: ClassVar[str] = file_kinds.COORDINATOR
 
     host: str = "127.0.0.1"
     port: Port
@@ -56,6 +59,8 @@ class CoordinatorConfig(Closed):
 
 class OperatorConfig(Closed):
     """`operator.yaml`: the coordinator's address and the operator's certificate."""
+
+    KIND: ClassVar[str] = file_kinds.OPERATOR
 
     coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
     certificate: Path

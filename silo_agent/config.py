@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from policies import file_kinds
 from policies.documents.document import Closed, DocumentError, read_document
 from policies.documents.study import Name
 from silo_agent import dialects
@@ -100,6 +101,8 @@ _MADE_BY: Final = {
 
 class AgentConfig(Closed):
     """Configuration of one agent, which serves one data set."""
+
+    KIND: ClassVar[str] = file_kinds.AGENT
 
     coordinator: Annotated[str, Field(pattern=ADDRESS)]
     certificate: Path

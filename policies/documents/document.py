@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, TypeVar, cast, get_args, get_origin
+from typing import Annotated, ClassVar, Final, NoReturn, TypeVar, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -21,6 +21,7 @@ from yaml.parser import ParserError
 from yaml.scanner import ScannerError
 
 from policies.errors import PolicyError
+from policies.file_kinds import kind_of
 
 MAX_BYTES = 1 << 20
 _SHOWN = 60
@@ -40,6 +41,8 @@ class Closed(BaseModel):
     """Base of every schema. It refuses unknown fields, NaN, infinity and truth values as numbers, and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    KIND: ClassVar[str] = ""
+    """What a whole file of this schema is (`file_kinds`); empty of parts, and of what is no file of its own."""
 
     @model_validator(mode="before")
     @classmethod
@@ -144,8 +147,13 @@ _StrictLoader.yaml_implicit_resolvers = {
 
 
 def parse_document(text: str, schema: type[C], origin: Path | str) -> C:
-    """Validate YAML text against a schema. Raises `DocumentError`."""
-    return check_document(_content(text, origin), schema, origin)
+    """Validate YAML text against a schema. Raises `DocumentError`, with one line if it is a file of another kind."""
+    content = _content(text, origin)
+    found = kind_of(content) if schema.KIND else None
+    if found is not None and found != schema.KIND:
+        msg = f"this is {found}; give the path of {schema.KIND} in its place, and leave this file as it is"
+        raise DocumentError(origin, [msg])
+    return check_document(content, schema, origin)
 
 
 def check_document(content: object, schema: type[C], origin: Path | str) -> C:

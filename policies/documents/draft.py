@@ -8,10 +8,11 @@ numbers and never the rule of a version.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from policies import file_kinds
 from policies.documents.about import About
 from policies.documents.document import Closed, read_document
 from policies.documents.sections.data import DataSchema
@@ -43,6 +44,8 @@ class DraftPrivacy(Closed):
 
 class Draft(Closed):
     """A study that lacks what follows from `privacy.epsilon` and `expected`. The study's schema checks the rest."""
+
+    KIND: ClassVar[str] = file_kinds.STUDY
 
     model_config = ConfigDict(extra="allow")
 

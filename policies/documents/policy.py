@@ -17,11 +17,12 @@ import re
 from datetime import date, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from common import names
+from policies import file_kinds
 from policies.documents import bounds
 from policies.documents.document import Closed, read_document
 from policies.documents.sections.data import Code, ColumnName
@@ -221,6 +222,8 @@ class Limits(_Part):
 
 class Policy(_Part):
     """A silo's whole policy. `digest` names it in the ledger."""
+
+    KIND: ClassVar[str] = file_kinds.POLICY
 
     version: Literal[3, 4]
     """Version of this format. Version 3 cannot state `data_set.file` and `limits.memory_mib`: it means a file with a

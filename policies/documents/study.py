@@ -15,11 +15,12 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
+from policies import file_kinds
 from policies.documents import bounds, consistency
 from policies.documents.about import FIRST, described
 from policies.documents.document import read_document
@@ -87,6 +88,8 @@ __all__ = [
 
 class Study(StudyFields):
     """A whole study. `digest` names it on the wire, in mask labels and in every ledger entry."""
+
+    KIND: ClassVar[str] = file_kinds.STUDY
 
     @model_validator(mode="wrap")
     @classmethod

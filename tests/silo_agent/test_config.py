@@ -137,7 +137,7 @@ def test_an_absent_configuration_is_a_sentence(tmp_path):
 
 
 def test_a_policy_is_no_configuration(tmp_path):
-    with pytest.raises(DocumentError, match="field budget: unknown field"):
+    with pytest.raises(DocumentError, match="this is a policy; give the path of an agent's configuration"):
         AgentConfig.load(write_yaml(tmp_path / "policy.yaml", policy_document("north-ward")))
 
 
