@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from typing import Final
 
 from common.os_errors import explained
+
+INTERRUPTED: Final = 130
+"""Exit code of a program that Ctrl-C has ended, as of a shell."""
 
 
 def version_teller(program: str) -> Callable[[bool], None]:
@@ -20,6 +25,17 @@ def version_teller(program: str) -> Callable[[bool], None]:
     return tell
 
 
+def _end_quietly(commands: Callable[[], object]) -> None:
+    """Run them. Whoever ends them by Ctrl-C may press it again while threads end: that is no error to be shown."""
+    try:
+        commands()
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
+            raise
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sys.exit(INTERRUPTED)
+
+
 def run(
     program: str, commands: Callable[[], object], errors: tuple[type[Exception], ...] = (), fix: str | None = None
 ) -> None:
@@ -28,7 +44,7 @@ def run(
     So is a package that is not installed, if `fix` says what to do about it.
     """
     try:
-        commands()
+        _end_quietly(commands)
     except errors as error:
         said = explained(error)
     except ModuleNotFoundError as missing:

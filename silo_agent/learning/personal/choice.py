@@ -38,6 +38,8 @@ MIXED: Final = "shared and own records"
 CANDIDATES: Final = (SHARED, *REFITTED, PERSONAL, ALONE, MIXED)
 ERRORS: Final = 0.5
 """A model is chosen only if it gains more than so many standard errors (docs/design/choice.md, "The rule")."""
+ERRORS_ALONE: Final = 1.5
+"""The same of the hospital's records alone, which nothing holds close to the shared model."""
 FEWEST: Final = 50
 """Training patients below which nothing is compared."""
 _KIND: Final = "choice"
@@ -88,7 +90,7 @@ class Choice:
         by = f"{best.gain:+.4f} +- {best.error:.4f}"
         if self.candidate == SHARED:
             return (
-                f"{of} no model of this hospital's own gained more than half a standard error; the best,"
+                f"{of} no model of this hospital's own gained enough beyond its standard error; the best,"
                 f" {best.candidate}, lowered the loss of a patient by {by}"
             )
         return f"{of} it lowered the loss of a patient by {by}"

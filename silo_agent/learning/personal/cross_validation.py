@@ -2,7 +2,7 @@
 
 Guarantees: held-out patients are never read. All records of a patient lie in one fold, and which one does not depend on
 the file's order. The shared model is the default: another one is chosen only if it gains more than `ERRORS` standard
-errors. Source: docs/design/choice.md.
+errors, or `ERRORS_ALONE`. Source: docs/design/choice.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from silo_agent.learning.outcomes.links import losses
 from silo_agent.learning.personal.choice import (
     ALONE,
     ERRORS,
+    ERRORS_ALONE,
     FEWEST,
     MIXED,
     PERSONAL,
@@ -98,8 +99,8 @@ def choose(
     shared, found = models[max(models)], Compared()
     if training.patient_count >= FEWEST:
         found = compare(models, training, plan, entropy=entropy, alone=alone, device=device)
-    best = max(found.gains, key=lambda one: one.gain, default=None)
-    candidate = SHARED if best is None or best.gain <= ERRORS * best.error else best.candidate
+    enough = [one for one in found.gains if one.gain > _errors(one.candidate) * one.error]
+    candidate = max(enough, key=lambda one: one.gain).candidate if enough else SHARED
     heads = np.zeros((0, shared.heads.shape[1]))
     if candidate in REFITTED:
         factor, weights = REFITTED[candidate]
@@ -116,6 +117,10 @@ def choose(
         heads,
         mix=found.mix if candidate == MIXED else None,
     )
+
+
+def _errors(candidate: str) -> float:
+    return ERRORS_ALONE if candidate == ALONE else ERRORS
 
 
 def compare(

@@ -52,7 +52,7 @@ def test_it_says_why(choice):
     cross = "in 5-fold cross-validation over 412 training patients"
     assert choice.why == f"{cross} it lowered the loss of a patient by +0.0200 +- 0.0080"
     assert replace(choice, candidate="shared").why == (
-        f"{cross} no model of this hospital's own gained more than half a standard error; the best, own heads, lowered"
+        f"{cross} no model of this hospital's own gained enough beyond its standard error; the best, own heads, lowered"
         " the loss of a patient by +0.0200 +- 0.0080"
     )
     few = replace(choice, candidate="shared", patients=12, compared=())

@@ -194,6 +194,21 @@ def test_each_fold_compares_models_that_have_not_seen_its_patients(models, make_
 
 
 @pytest.mark.parametrize(
+    ("gains", "taken"),
+    [((0.3, 0.15), ALONE), ((0.3, 0.25), "personal"), ((0.3, 0.19), ALONE), ((0.3, 0.21), "personal")],
+)
+def test_ones_own_records_alone_must_gain_more_beyond_their_error(models, make_records, monkeypatch, gains, taken):
+    """Nothing holds them close to the shared model. The next best is taken if they do not."""
+    gain, error = gains
+    compared = (
+        cross_validation.CandidateGain("personal", 0.1, 0.1),
+        cross_validation.CandidateGain(ALONE, gain, error),
+    )
+    monkeypatch.setattr(cross_validation, "compare", lambda *_, **__: Compared(compared))
+    assert chosen(models, make_records(FEWEST)).candidate == taken
+
+
+@pytest.mark.parametrize(
     "case",
     [((0.1, 0.3, 0.2), 0.1, 1), ((0.3, 0.1, 0.2), 0.1, 0), ((0.1, 0.3), 0.61, None), ((-0.1, -0.2), 0.1, None)],
 )
