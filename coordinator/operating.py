@@ -104,7 +104,7 @@ class Operator:
                     " certificate of the same authority"
                 )
                 raise OperatorError(msg) from None
-            msg = f"{code.name}: {details}"
+            msg = details or f"the coordinator refuses the call ({code.value[1]}) and says no reason"
             raise OperatorError(msg) from None
         except MessageError as error:
             msg = f"the coordinator's answer is malformed: {error}; update the older of the two"

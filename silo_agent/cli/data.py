@@ -17,7 +17,7 @@ import typer
 from policies.decision import check_file
 from policies.documents.study import load_study
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting, on_terminal, waiting
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
 from silo_agent.storage.approvals import looked_at
@@ -112,7 +112,7 @@ def data_withdraw(
     charge.
     """
     from crypto.entropy import SystemEntropy
-    from silo_agent.data.sources.snapshot import forget
+    from silo_agent.data.sources.snapshot import forget, keeps
     from silo_agent.data.table import name_of
     from silo_agent.oversight.approval import policy_of_agent
     from silo_agent.storage.rows import Withdrawals, alone, rows_of
@@ -129,6 +129,12 @@ def data_withdraw(
         raise StateError(msg)
     credential, entropy, removed = settings.credential(), SystemEntropy(), 0
     name = name_of(who, by_patient=data_set.unit == "patient")
+    if on_terminal():
+        with waiting("looking for the person in what studies keep"):
+            known = any(keeps(rows_of(folder, credential, entropy), name) for folder in files.studies())
+        if not known:
+            typer.echo(f"no row that studies keep has this person; {columns} must stand here as in the data")
+            typer.confirm("Withdraw the person all the same, from every later reading, for good?", abort=True)
     with waiting("taking the person out of what studies keep"), alone(files):
         first = Withdrawals(files, credential, entropy).add(name)
         for folder in files.studies():

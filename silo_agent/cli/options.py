@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -166,3 +167,8 @@ def _line(text: str) -> Iterator[Progress]:
         *columns, console=console, transient=True, disable=quiet, redirect_stdout=False, redirect_stderr=False
     ) as bar:
         yield bar
+
+
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()

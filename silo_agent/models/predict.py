@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from policies.documents.study import BINARY, Study
 from policies.plan import shapes
 from silo_agent.data.cells import text
+from silo_agent.data.errors import DataError
 from silo_agent.data.images import Images
 from silo_agent.data.outcome import in_unit
 from silo_agent.data.table import Written
@@ -42,6 +44,10 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 FORMATS = (".csv", ".parquet")
+_UNKNOWN: Final = (
+    "--domain DOMAIN says the domain of all records; with --unknown-domain ensemble or --unknown-domain pooled, records"
+    " of a domain that the study does not know are predicted, too"
+)
 OWN = "own"
 """The record was predicted by the head of its own domain."""
 
@@ -166,7 +172,14 @@ def predict(
         msg = f"--domain {domain!r} is unknown: the study knows {', '.join(schema.domains)}; give one of these"
         raise PredictionError(msg)
     place = None if domain is None else schema.domains.index(domain)
-    records = read_unlabelled(data, schema, domain=place, unknown_allowed=unknown is not None, written=written)
+    try:
+        records = read_unlabelled(data, schema, domain=place, unknown_allowed=unknown is not None, written=written)
+    except DataError as fault:
+        columns = {factor.column for factor in schema.domain}
+        if unknown is not None or not columns & {one.column for one in fault.faults}:
+            raise
+        msg = f"{fault}\n{_UNKNOWN}"
+        raise PredictionError(msg) from None
     known = records.domains != UNKNOWN
     found = np.zeros((len(records), schema.label.count))
     chosen = choose_device(device)

@@ -88,7 +88,7 @@ class CallRefused(SiloError):  # noqa: N818  # a refusal, by the project's namin
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         self.code = code
-        super().__init__(f"{code.name}: {sentence(text)}")
+        super().__init__(sentence(text) or f"the coordinator refuses the call ({code.value[1]}) and says no reason")
 
 
 class WentBackRefused(CallRefused):

@@ -1,4 +1,5 @@
 import errno
+import signal
 
 import pytest
 
@@ -35,6 +36,21 @@ def test_a_package_that_is_not_installed_is_told_by_who_knows_what_to_do(capsys)
     assert (ended.value.code, capsys.readouterr().err) == (1, "fedward-x: y is not installed here; install it\n")
     with pytest.raises(ModuleNotFoundError):
         run("fedward-x", raising(missing), (OSError,))
+
+
+@pytest.mark.parametrize("ended", [KeyboardInterrupt(), SystemExit(130)])
+def test_whoever_presses_ctrl_c_may_press_it_again(ended, monkeypatch, capsys):
+    """While threads end, Python would show a traceback of each wait."""
+    set_, own = [], signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(signal, "signal", lambda *given: set_.append(given))
+    with pytest.raises(SystemExit) as caught:
+        run("fedward-x", raising(ended))
+    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
+    assert set_ == [(signal.SIGINT, signal.SIG_DFL)]
+    with pytest.raises(SystemExit) as caught:
+        run("fedward-x", raising(SystemExit(3)))
+    assert (caught.value.code, len(set_)) == (3, 1)
+    assert signal.getsignal(signal.SIGINT) is own
 
 
 def test_what_ends_well_says_nothing(capsys):

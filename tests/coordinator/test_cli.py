@@ -202,7 +202,7 @@ def test_a_study_that_cannot_be_accounted_for_is_refused_by_name_before_it_is_ha
 def test_what_the_coordinator_refuses_is_a_sentence(run, operator_file):
     code, _, err = run("study", "start", "nothing", "-o", operator_file)
     assert code == 1
-    assert err == "fedward-coordinator: NOT_FOUND: 0 studies match 'nothing'; give the name or the digest\n"
+    assert err == "fedward-coordinator: 0 studies match 'nothing'; give the name or the digest\n"
 
 
 @pytest.mark.parametrize(

@@ -44,23 +44,23 @@ def test_a_study_is_paused_and_resumed(client):
     assert (client.status("halted").state, client.status("halted").why) == ("paused", "paused by ops")
     client.resume("halted")
     assert client.status("halted").state == "running"
-    with pytest.raises(OperatorError, match=r"^FAILED_PRECONDITION: the study is running; only a paused or waiting"):
+    with pytest.raises(OperatorError, match=r"^the study is running; only a paused or waiting"):
         client.resume("halted")
 
 
 def test_results_come_as_values(client, make_scene):
     scene = make_scene(publish=["accuracy"])
-    with pytest.raises(OperatorError, match=r"^FAILED_PRECONDITION: the study is running; only a finished study"):
+    with pytest.raises(OperatorError, match=r"^the study is running; only a finished study"):
         client.results(scene.study.name)
     scene.play(lambda status: status.state == "finished")
     assert client.results(scene.study.name) == scene.results()
     assert [one.silo for one in scene.results().publications] == sorted(scene.silos)
 
 
-def test_a_refusal_is_its_code_and_sentence(client):
-    with pytest.raises(OperatorError, match=r"^NOT_FOUND: 0 studies match 'nothing'; give the name or the digest$"):
+def test_a_refusal_is_the_coordinators_sentence_without_a_code(client):
+    with pytest.raises(OperatorError, match=r"^0 studies match 'nothing'; give the name or the digest$"):
         client.start("nothing")
-    with pytest.raises(OperatorError, match=r"^INVALID_ARGUMENT: "):
+    with pytest.raises(OperatorError, match=r"^11 validation errors for Study"):
         client.create(b"{}")
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import typer
 
 from crypto.errors import CryptoError, EnrolmentError
-
-PASSPHRASE_VARIABLE = "FEDWARD_AUTHORITY_PASSPHRASE"  # noqa: S105  # the name of a variable, not its content
+from crypto.pki.authority.folder import PASSPHRASE_VARIABLE
 
 
 @contextmanager

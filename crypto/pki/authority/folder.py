@@ -16,6 +16,8 @@ from crypto.pki.authority.building import CLOCK_SKEW
 from crypto.pki.authority.putback import Mark
 from crypto.pki.key_files import make_folder, replace, write_new
 
+PASSPHRASE_VARIABLE = "FEDWARD_AUTHORITY_PASSPHRASE"  # noqa: S105  # the name of a variable, not its content
+
 LISTS_FOLDER = "crls"
 """All lists that the authority made, one file each, named by their number."""
 NEWEST_LIST = "crl.pem"
@@ -50,14 +52,17 @@ def load_key(path: Path, passphrase: bytes | None, made_by: str) -> ec.EllipticC
         raise EnrolmentError(msg) from None
     encrypted = b"ENCRYPTED" in pem
     if encrypted and not passphrase:
-        msg = "the authority's key is protected by a passphrase; give the passphrase"
+        msg = f"the authority's key has a passphrase; set it in {PASSPHRASE_VARIABLE}, or run this at a terminal"
         raise EnrolmentError(msg)
     try:
         key = serialization.load_pem_private_key(pem, password=passphrase if encrypted else None)
     except (ValueError, TypeError):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        msg = f"the authority's key cannot be opened; give the passphrase that was set at `{made_by}`"
+        msg = (
+            f"the authority's key cannot be opened; set the passphrase of `{made_by}` in {PASSPHRASE_VARIABLE}, or run"
+            " this at a terminal to be asked for it"
+        )
         raise EnrolmentError(msg)
     return key
 

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from silo_agent.cli.options import waiting
+from silo_agent.cli.options import on_terminal, waiting
 from silo_agent.cli.studies import approving
 
 if TYPE_CHECKING:
@@ -129,11 +128,6 @@ def study_complete_command(
     if taken := _taken(out):
         raise FaultyAnswersError(taken)
     _write(load_draft(draft), out, "Completed by `fedward-silo study complete`", {}, origin=draft)
-
-
-def on_terminal() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin.isatty()
 
 
 def _taken(out: Path) -> list[str]:

@@ -125,6 +125,14 @@ def _also(
         yield left
 
 
+def keeps(store: SnapshotStore, person: str) -> bool:
+    """Whether a study keeps a row of this person. Raises `LocalFileError`, OSError."""
+    if not store.kept():
+        return False
+    kept = unpack(store.recall())
+    return any(len(table.rows) > len(table.without([person], kept.patient).rows) for table in kept.tables)
+
+
 def forget(store: SnapshotStore, people: Collection[str]) -> int:
     """Remove some people's rows for good, within `SnapshotStore.alone`. Returns how many rows.
 

@@ -166,7 +166,8 @@ def withdraw(hospital, *cells):
     return CliRunner().invoke(main.app, ["data", "withdraw", *cells, "-c", str(hospital)])
 
 
-def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_read(hospital, homes, quick_path, told):
+def keeping(hospital, quick_path):
+    """The hospital's configuration, and whose rows a study reads that keeps the hospital's file."""
     settings = AgentConfig.load(hospital)
     files, study = StateFolder(settings.state), tiny_study()
     rows = rows_of(files.study(study.digest), settings.credential(), SystemEntropy())
@@ -183,6 +184,11 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
     def people():
         return {name for cohort in ("training", "evaluation") for name in learner.cohort(cohort).identities}
 
+    return settings, people
+
+
+def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_read(hospital, homes, quick_path, told):
+    settings, people = keeping(hospital, quick_path)
     everybody = {f"p{place}" for place in range(12)}
     assert people() == everybody
     write(quick_path, *FIT, "p99,a,5,5,1")
@@ -197,6 +203,20 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
     assert "p3" in cohorts_of(settings).withdrawn, "for evaluate, adapt and fairness"
     checked = invoke(write_yaml(quick_path / "again.yaml", tiny_document()), "-c", hospital)
     assert "12 records fit and 0 would" in checked.output, "without p3, and with p99"
+
+
+def test_a_person_whom_no_study_keeps_is_withdrawn_only_after_a_question(hospital, homes, quick_path, monkeypatch):
+    """A mistyped cell would look the same, and nothing is undone."""
+    monkeypatch.setattr("silo_agent.cli.data.on_terminal", lambda: True)
+    settings, people = keeping(hospital, quick_path)
+    assert "p3" in people()
+    for answer, ended in (("n", 1), ("", 1), ("y", 0)):
+        done = CliRunner().invoke(main.app, ["data", "withdraw", "p99", "-c", str(hospital)], input=f"{answer}\n")
+        assert done.exit_code == ended
+        assert "no row that studies keep has this person" in done.output
+        assert ("p99" in cohorts_of(settings).withdrawn) == (ended == 0)
+    done = withdraw(hospital, "p3")
+    assert done.output.startswith("withdrawn; 1 rows are removed"), "nobody is asked about a person who is there"
 
 
 def test_a_withdrawal_needs_the_cells_that_the_policy_names(hospital):

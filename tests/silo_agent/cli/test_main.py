@@ -479,7 +479,7 @@ def test_a_coordinator_that_turns_the_silo_away_is_a_sentence(hospital, monkeypa
         raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "this coordinator speaks protocol 2")
 
     monkeypatch.setattr(assembly, "run_agent", refused)
-    assert "FAILED_PRECONDITION: this coordinator speaks protocol 2" in sentence("run", "-c", hospital)
+    assert "fedward-silo: this coordinator speaks protocol 2" in sentence("run", "-c", hospital)
 
 
 def test_a_missing_graphics_card_is_a_sentence(hospital, monkeypatch, sentence):

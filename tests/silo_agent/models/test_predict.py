@@ -80,8 +80,17 @@ def test_one_domain_for_all_and_unknown_domains_exclude_each_other(tmp_path, mod
 
 def test_an_unknown_domain_is_refused_unless_asked_for(tmp_path, model):
     path = write_rows(tmp_path / "r.csv", rows_of("a", "c"))
-    with pytest.raises(DataError, match="row 3, column 'group': found 'c', expected one of 'a', 'b'"):
+    with pytest.raises(PredictionError, match="row 3, column 'group': found 'c', expected one of 'a', 'b'") as caught:
         predict(model, path, folder=tmp_path)
+    assert "--unknown-domain ensemble or --unknown-domain pooled" in str(caught.value)
+    path.write_text(path.read_text().replace("c", "a").replace("group", "grp"))
+    with pytest.raises(PredictionError, match="--domain DOMAIN says the domain of all records"):
+        predict(model, path, folder=tmp_path)
+    wrong = write_rows(tmp_path / "w.csv", rows_of("a", "b"))
+    wrong.write_text(wrong.read_text().replace("lactate", "lact"))
+    with pytest.raises(DataError, match="lactate") as caught:
+        predict(model, wrong, folder=tmp_path)
+    assert "--unknown-domain" not in str(caught.value), "no domain is at fault"
 
 
 @pytest.mark.parametrize("counts", [None, "[30.0, 10.0]"])

@@ -269,7 +269,7 @@ def test_a_coordinator_that_tells_no_time_is_greeted_all_the_same(ward):
 
 def test_a_refused_greeting_says_why(ward):
     ward.fake.faults["Join"] = [grpc.StatusCode.PERMISSION_DENIED]
-    with pytest.raises(CallRefused, match="PERMISSION_DENIED: Join is not to be had"):
+    with pytest.raises(CallRefused, match=r"^Join is not to be had"):
         greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
 
 
@@ -359,7 +359,7 @@ def test_a_refusal_is_not_repeated(ward, code):
         (lambda: ward.client.answer(Answer(PLACE, "s", refusal="clip")), "Answer"),
         (ward.client.poll, "Poll"),
     ):
-        with pytest.raises(CallRefused, match=f"{code.name}: {name} is not to be had") as refused:
+        with pytest.raises(CallRefused, match=f"^{name} is not to be had") as refused:
             call()
         assert refused.value.code is code
     assert ward.fake.calls == ["Answer", "Poll"]

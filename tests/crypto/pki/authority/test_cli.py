@@ -121,7 +121,7 @@ def test_the_passphrase_comes_from_the_environment_or_a_terminal(run, tmp_path, 
         "--out",
         "a.pem",
     )
-    assert "give the passphrase" in run(*arguments).output
+    assert f"set it in {PASSPHRASE_VARIABLE}" in run(*arguments).output
     monkeypatch.setattr(asking.typer, "prompt", lambda *_, **__: "long and secret")
     monkeypatch.setattr(asking, "at_terminal", lambda: True)
     assert run(*arguments).exit_code == 0

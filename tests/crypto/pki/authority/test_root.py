@@ -129,7 +129,10 @@ def test_times_are_bounded(root, north, tmp_path):
 def test_a_passphrase_is_needed_where_one_was_given(tmp_path, north):
     root = tmp_path / "safe"
     authority.init(root, "Safe", 100, passphrase=b"long and secret")
-    for wrong, sentence in ((None, "give the passphrase"), (b"guess", "cannot be opened")):
+    for wrong, sentence in (
+        (None, "has a passphrase; set it in FEDWARD_AUTHORITY_PASSPHRASE"),
+        (b"guess", "cannot be opened"),
+    ):
         with pytest.raises(EnrolmentError, match=sentence):
             authority.sign(root, north, subject=NORTH, days=9, passphrase=wrong)
     pem = authority.sign(root, north, subject=NORTH, days=9, passphrase=b"long and secret")
