@@ -59,7 +59,7 @@ def find_study(state: State, wanted: str) -> tuple[str, int]:
     known = known_studies(state)
     found = [one for one in known if one.name == wanted]
     if not found or len(wanted) >= _SHORT:
-        found += [one for one in known if one.digest.startswith(wanted) and one not in found]
+        found += [one for one in known if wanted and one.digest.startswith(wanted) and one not in found]
     if len(found) != 1:
         listed = ", ".join(f"{one.name} {one.digest[:_SHORT]}" for one in found)
         fix = "give more of the digest" if found else "give a name or a digest that `fedward-silo studies` lists"

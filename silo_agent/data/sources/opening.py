@@ -108,7 +108,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise _absence(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
+        raise _absence(path.name, "no file", "a file there; fix the path, in the command or in agent.yaml") from None
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
 

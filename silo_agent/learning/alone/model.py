@@ -27,7 +27,7 @@ from silo_agent.learning.outcomes.family import Family
 from silo_agent.learning.outcomes.registry import family_of
 
 Part = Regression | Trees
-_KIND: Final = "alone"
+_KIND: Final = "single-hospital"
 _PARTS: Final[Mapping[str, type[Part]]] = {"regression": Regression, "boosting": Trees}
 _AT_ONCE: Final = 1 << 14
 """Records whose columns are made at once."""

@@ -636,6 +636,7 @@ def test_what_cannot_be_measured_is_a_dash(hospital, studied):
 
 def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     data = hospital.parent / "north.csv"
+    assert "0 studies match ''; give" in sentence("evaluate", "", data, "-c", hospital), "an unset variable of a script"
     assert "0 studies match 'ffff'; give a name or a digest that `fedward-silo studies` lists" in sentence(
         "evaluate", "ffff", data, "-c", hospital
     )

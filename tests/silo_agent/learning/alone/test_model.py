@@ -43,7 +43,7 @@ def test_a_file_that_is_none_is_refused_by_name(fitted, tmp_path):
     other = "regression" if model.kind == "boosting" else "boosting"
     own = json.dumps({"kind": model.kind})
 
-    def written(kind="alone", facts=own, tensors=tensors):
+    def written(kind="single-hospital", facts=own, tensors=tensors):
         return files.encode(kind, model.study, 3, tensors, facts=facts)
 
     for spoilt in (
