@@ -26,6 +26,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
+    from silo_agent.learning.figures.calibration_line import Ends
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
     from silo_agent.learning.figures.paired import PairedDifference
     from silo_agent.models.beside_own import BesideOwn
@@ -39,6 +40,8 @@ PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospi
 StudyFormOption = Annotated[
     bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
 ]
+FEWEST_OF_A_CLASS = 10
+"""As in `calibration_line`, which is not loaded for the help."""
 _NOT_ALONE = (
     "There is no model of this hospital's records alone beside it: a running agent fits one after the last round, of a"
     " study of tables, if 50 patients or more train here."
@@ -88,14 +91,17 @@ def evaluate(
 
     n: records. Balanced: the mean of the classes' accuracies. ECE: the expected calibration error, 0 at best. E/O:
     expected over observed, the sum of the predicted risks over the number of ill records (more than two classes: the
-    sum of the predictions' confidence over the number of right ones), 1 at best. Below a figure
-    stands the 95 % interval that other patients of the same kind would give. If the label is a number: the mean
-    absolute error and the mean of prediction less outcome in the label's unit (of its natural logarithm with scale
-    log), and the share of the variance that is explained. Below the table: which model this hospital chose to predict
-    with and why, and its own models less the shared one on held-out patients, with paired 95 % intervals. Then, on the
-    same patients and by domain, the shared model beside a regression or boosted trees of this hospital's records alone.
+    sum of the predictions' confidence over the number of right ones), 1 at best. Below a figure stands the 95 %
+    interval that other patients of the same kind would give. Of two classes the intercept says whether risks are too
+    low in the mean (above 0) or too high, and the slope whether they are too extreme (below 1).
+
+    If the label is a number: the mean absolute error and the mean of prediction less outcome in the label's unit (of
+    its natural logarithm with scale log), and the share of the variance that is explained.
+
+    Below the table: which model this hospital chose to predict with and why, and its own models less the shared one on
+    held-out patients, with paired 95 % intervals. Then, on the same patients and by domain, the shared model beside a
+    regression or boosted trees of this hospital's records alone.
     """
-    from silo_agent.models.beside_own import sentences
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.opening import read_state
 
@@ -133,15 +139,24 @@ def evaluate(
             table.add_row("", "chosen", *_figures(*own, wanted))
     console = Console(markup=False, emoji=False)
     console.print(table)
+    _print_more(console, evaluation, held_against=removed is None)
+    if removed is not None:
+        typer.echo(_gone(digest, removed), err=True)
+
+
+def _print_more(console: Console, evaluation: ModelEvaluation, *, held_against: bool) -> None:
+    """What stands below the table: calibration, whose records they are, the choice, and the hospital's own records."""
+    from silo_agent.models.beside_own import sentences
+
+    if any(evaluation.lines.values()):
+        console.print(_lines(evaluation))
     typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
     if evaluation.beside is not None:
         console.print(_beside(evaluation.beside))
         for sentence in sentences(evaluation.beside):
             typer.echo(sentence)
-    elif removed is None and evaluation.patients is not None and evaluation.patients.held_out:
+    elif held_against and evaluation.patients is not None and evaluation.patients.held_out:
         typer.echo(_NOT_ALONE)
-    if removed is not None:
-        typer.echo(_gone(digest, removed), err=True)
 
 
 def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
@@ -431,6 +446,24 @@ def _choice(evaluation: ModelEvaluation) -> list[str]:
         if figures:
             lines.append(f"On {found.patients} held-out patients, {name} less shared: {figures}.")
     return lines
+
+
+def _lines(evaluation: ModelEvaluation) -> Table:
+    """The calibration lines of all models, by domain."""
+    table = Table("domain", "model", "intercept", "slope", title="Can the risks be trusted? 0 and 1 are right")
+    for m, domain in enumerate(evaluation.domains):
+        for number, (name, lines) in enumerate(evaluation.lines.items()):
+            line, head = lines[m], "" if number else domain
+            ill, well = line.patients
+            few = f"too few patients ({ill} with the outcome, {well} without)"
+            if min(line.patients) >= FEWEST_OF_A_CLASS:
+                few = "none: risks nearly alike, or classes apart"
+            table.add_row(head, name, *(_ends(own, few) for own in (line.intercept, line.slope)))
+    return table
+
+
+def _ends(found: Ends | None, otherwise: str) -> str:
+    return otherwise if found is None else f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
 
 
 def _beside(found: BesideOwn) -> Table:

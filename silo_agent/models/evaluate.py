@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from policies.documents.study import Study
+from policies.documents.study import BINARY, Study
 from silo_agent.data.errors import Faults
 from silo_agent.data.outcome import half_range
 from silo_agent.data.reader import read_records
@@ -23,13 +23,14 @@ from silo_agent.data.sources.data_set import Division
 from silo_agent.data.table import Source, Written
 from silo_agent.errors import SiloError
 from silo_agent.learning.alone.model import AloneModel
+from silo_agent.learning.figures.calibration_line import CalibrationLine, calibration_line
 from silo_agent.learning.figures.evaluation import NumberQuality, Quality, quality
 from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.figures.paired import Paired, paired
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import is_of_classes
-from silo_agent.learning.personal.choice import ALONE, MIXED, PERSONAL, REFITTED
+from silo_agent.learning.personal.choice import ALONE, MIXED, PERSONAL, REFITTED, SHARED
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.unknown_domain import Model
 from silo_agent.models.beside_own import BesideOwn, beside_own
@@ -85,7 +86,8 @@ class ModelEvaluation:
     The chosen parts are None if that is the shared or the personal model. `untouched`: how each model of the hospital's
     own does beside the shared one on the held-out patients of the file, by name; empty if the records do not say whose
     they are, or if no patient is held out. `beside`: the shared model beside one of the hospital's records alone, on
-    the same patients; None without such a model.
+    the same patients; None without such a model. `lines`: of each model that is shown, by name, the calibration line of
+    each domain; empty but for two classes.
 
     `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
     records that do not fit the study, and `faults` says why the first were skipped.
@@ -110,6 +112,7 @@ class ModelEvaluation:
     chosen_intervals: tuple[Spread, ...] | None = None
     untouched: Mapping[str, Paired] = field(default_factory=dict)
     beside: BesideOwn | None = None
+    lines: Mapping[str, tuple[CalibrationLine, ...]] = field(default_factory=dict)
 
 
 def evaluate(
@@ -179,6 +182,7 @@ def evaluate(
         chosen_intervals=chosen_intervals,
         untouched=compared,
         beside=beside,
+        lines={name: _lines(one, records, study) for name, one in {SHARED: model, **own_models}.items()},
     )
 
 
@@ -210,6 +214,14 @@ def file_of(study: Study, data: Path | None, cohorts: HospitalCohorts) -> tuple[
         )
         raise NoFileError(msg)
     return trained, True
+
+
+def _lines(predictor: Model, records: Records, study: Study) -> tuple[CalibrationLine, ...]:
+    if study.data.label.count != BINARY:
+        return ()
+    risks = predictor.predict(records.inputs, records.domains, records.images)[:, 1]
+    masks = [records.domains == m for m in range(len(study.data.domains))]
+    return tuple(calibration_line(risks[own], records.labels[own], records.patients[own]) for own in masks)
 
 
 def _by_domain(

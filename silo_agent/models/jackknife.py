@@ -1,8 +1,9 @@
 """95 % intervals of exact metrics: how far they would move with other patients of the same kind.
 
 The records of a patient stay together, because they are alike. The variance is a jackknife's over groups of patients
-(Efron and Stein 1981). The interval is Wilson's for the number of independent patients that this variance implies, so
-it stays inside [0, 1] and has a width at 0 and at 1. No noise is in it: these figures never leave the hospital.
+(Efron and Stein 1981). A share's interval is Wilson's for the number of independent patients that this variance
+implies, so it stays inside [0, 1] and has a width at 0 and at 1. No noise is in it: these figures never leave the
+hospital.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ _FEWEST: Final = 10
 class Spread:
     """Intervals of one domain's metrics; None where the metric is None, or if the domain has too few patients.
 
-    Calibration has none: few patients make that error larger by themselves, so an interval around it would mislead.
+    The calibration error has none: few patients make it larger by themselves, so an interval around it would mislead.
     """
 
     auc: Range | None
     accuracy: Range | None
     balanced_accuracy: Range | None
+    expected_observed: Range | None = None
 
 
 NO_SPREAD: Final = Spread(None, None, None)
+_SHARES: Final = ("auc", "accuracy", "balanced_accuracy")
 
 
 def spread(
@@ -63,7 +66,18 @@ def spread(
         variance = (groups - 1) * float(np.var(known))
         return _wilson(value, variance, len(names), groups - 1)
 
-    return Spread(*(around(getattr(whole, name), _values(without, name)) for name in Spread.__dataclass_fields__))
+    shares = {name: around(getattr(whole, name), _values(without, name)) for name in _SHARES}
+    ratio = _of_ratio(whole.expected_observed, _values(without, "expected_observed"), groups)
+    return Spread(**shares, expected_observed=ratio)
+
+
+def _of_ratio(value: float | None, others: list[float | None], groups: int) -> Range | None:
+    """The interval of a ratio is one of its logarithm: half as much and twice as much are as far from 1."""
+    known = [math.log(other) for other in others if other]
+    if not value or len(known) < len(others):
+        return None
+    half = float(stdtrit(groups - 1, 0.975)) * math.sqrt((groups - 1) * float(np.var(known)))
+    return value * math.exp(-half), value * math.exp(half)
 
 
 def _values(qualities: list[Quality], name: str) -> list[float | None]:

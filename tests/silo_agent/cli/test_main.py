@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -543,7 +544,8 @@ def test_models_are_evaluated_on_a_file(hospital, studied, told):
         quality = found[model][m]
         assert row == [place, model, str(quality["records"]), *(f"{quality[figure]:.3f}" for figure in figures)]
     low, high = found["shared_intervals"][0]["auc"]
-    assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], "", ""]
+    least, most = found["shared_intervals"][0]["expected_observed"]
+    assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], "", f"{least:.2f}-{most:.2f}"]
 
 
 def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(hospital, studied, monkeypatch, told):
@@ -620,8 +622,8 @@ def test_a_policy_that_divides_the_patients_otherwise_than_the_ledger_is_refused
 
 
 def table_rows(shown):
-    """Cells of a table that rich drew."""
-    lines = [line.replace("┃", "│") for line in shown.splitlines()]
+    """Cells of the first table that rich drew."""
+    lines = [line.replace("┃", "│") for line in shown.split("└")[0].splitlines()]
     return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
 
 
@@ -802,6 +804,15 @@ def test_the_chosen_model_predicts_unless_another_one_is_asked_for(hospital, stu
     choice.write_bytes(b"damaged")
     assert "choice.safetensors, this hospital's choice" in sentence(*command)
     assert invoke(*command, "--model", "shared").exit_code == 0
+
+
+def test_the_calibration_stands_in_a_table_of_its_own(hospital, studied):
+    said = " ".join(invoke("evaluate", studied.digest, "-c", hospital).output.split())
+    assert "Can the risks be trusted? 0 and 1 are right" in said
+    assert re.search(r"a │ shared │ [+-]\d+\.\d\d \([+-]\d", said) or "too few patients (" in said
+    lines = json.loads(invoke("evaluate", studied.digest, "--json", "-c", hospital).stdout)["lines"]
+    assert set(lines) == {"shared", "personal"}
+    assert set(lines["shared"][0]) == {"intercept", "slope", "patients"}
 
 
 def test_a_shared_model_that_is_worse_than_ones_own_records_is_told_for_whom(hospital, studied, monkeypatch):

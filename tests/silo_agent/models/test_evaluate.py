@@ -16,6 +16,7 @@ from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.data.table import Written
 from silo_agent.learning.alone.mixing import Mix
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.figures.calibration_line import calibration_line
 from silo_agent.learning.figures.evaluation import quality
 from silo_agent.learning.figures.paired import paired
 from silo_agent.learning.learner import Learner
@@ -141,6 +142,17 @@ def test_a_chosen_model_that_is_shown_anyway_is_not_shown_twice(folder, study, c
     choose(folder, candidate)
     found = evaluate(folder, 2, None, own(folder, study))
     assert (found.choice, found.chosen, set(found.untouched)) == (candidate, None, {"personal"})
+
+
+def test_the_calibration_of_every_model_is_told_by_domain(folder, study):
+    model = choose(folder, "own heads")
+    found = evaluate(folder, 2, None, own(folder, study))
+    assert list(found.lines) == ["shared", "personal", "chosen"]
+    records = read_records(folder / "own.csv", study.data).whole()
+    rows = records.domains == 1
+    risks = model.predict(records.inputs, records.domains)[rows, 1]
+    assert found.lines["chosen"][1] == calibration_line(risks, records.labels[rows], records.patients[rows])
+    assert [len(lines) for lines in found.lines.values()] == [2, 2, 2]
 
 
 def test_a_chosen_mix_is_shown_as_the_chosen_model(folder, study):

@@ -45,6 +45,21 @@ def test_an_interval_at_the_end_has_a_width_and_stays_inside():
     assert high == 1.0
 
 
+def test_expected_over_observed_has_an_interval_around_the_truth_whatever_the_unit_of_the_patient():
+    rng = np.random.default_rng(7)
+    truth = quality(*drawn(rng, 50_000, 2)[:2], 10, TWO).expected_observed
+    found = [spread(*drawn(rng, 80, 2), 10, TWO).expected_observed for _ in range(60)]
+    assert 52 <= sum(low <= truth <= high for low, high in found) <= 60
+    one = drawn(np.random.default_rng(1), 100, 1)
+    copied = tuple(np.concatenate([part] * 9) for part in one)
+    low, high = spread(*one, 10, TWO).expected_observed
+    assert spread(*copied, 10, TWO).expected_observed == pytest.approx((low, high))
+    value = quality(*one[:2], 10, TWO).expected_observed
+    assert low * high == pytest.approx(value**2), "half as much is as far away as twice as much"
+    never = spread(one[0], np.zeros(100, np.int64), one[2], 10, TWO)
+    assert never.expected_observed is None
+
+
 def test_few_patients_and_absent_classes_get_no_interval():
     probabilities, labels, patients = drawn(np.random.default_rng(1), 9, 5)
     assert spread(probabilities, labels, patients, 10, TWO) == Spread(None, None, None)
