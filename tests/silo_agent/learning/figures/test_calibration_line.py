@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, logit, stdtrit
 
+from silo_agent.learning.figures import calibration_line as module
 from silo_agent.learning.figures.calibration_line import CalibrationLine, calibration_line
 
 
@@ -42,6 +43,16 @@ def test_all_records_of_a_patient_count_as_one():
     for one, other in ((alone.intercept, copied.intercept), (alone.slope, copied.slope)):
         assert (other.low, other.high) == pytest.approx((one.low, one.high))
     assert copied.patients == alone.patients
+
+
+def test_the_interval_is_a_jackknifes_over_groups_of_patients():
+    risks, labels, patients = drawn(np.random.default_rng(6), 30)
+    line = calibration_line(risks, labels, patients)
+    logits = logit(risks)
+    without = [module._intercept(np.delete(logits, one), np.delete(labels, one)) for one in range(30)]
+    half = stdtrit(29, 0.975) * np.sqrt(29 / 30 * ((without - np.mean(without)) ** 2).sum())
+    assert line.intercept.high - line.intercept.value == pytest.approx(half)
+    assert line.intercept.value - line.intercept.low == pytest.approx(half)
 
 
 def test_too_few_patients_are_counted_and_get_no_line():
