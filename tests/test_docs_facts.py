@@ -79,3 +79,14 @@ def numbers():
 def test_numbers_of_a_page_are_those_of_the_code(page, sentences):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert [sentence for sentence in sentences if sentence not in text] == []
+
+
+def test_no_page_shows_a_hospitals_budget_that_another_page_calls_too_large():
+    (large,) = re.findall(r"budget of (\d+) or more bounds little", (ROOT / "docs" / "privacy.md").read_text())
+    shown = {
+        name(page): float(found)
+        for page in PLAIN
+        for found in re.findall(r"policy new [^\n]*--epsilon ([\d.]+)", page.read_text())
+    }
+    assert "engineer.md" in {page.rpartition("/")[2] for page in shown}
+    assert [page for page, epsilon in shown.items() if epsilon >= float(large)] == []

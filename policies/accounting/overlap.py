@@ -24,6 +24,8 @@ from policies.errors import CostError
 from policies.plan.cost import COHORTS, MAX_NOISE, Cost
 
 MAX_HOSPITALS: Final = 256
+SEVERAL: Final = (2, 3)
+"""Numbers of hospitals at which one patient may well be."""
 _MOST_COMBINATIONS: Final = 64
 """Combinations of cohorts, or pairs of hospitals, that are priced one by one. For more, a larger bound is priced."""
 
@@ -55,6 +57,11 @@ def bound(hospitals: Sequence[Sequence[Cost]], delta: float) -> Several:
     if len(pairs) > _MOST_COMBINATIONS:
         return Several(delta, alone, everywhere, everywhere)
     return Several(delta, alone, min(everywhere, max(epsilon(pair, delta) for pair in pairs)), everywhere)
+
+
+def of_plan(costs: Sequence[Cost], silos: int, delta: float) -> dict[int, float]:
+    """By number of hospitals: epsilon for a patient of that many, of `silos` that all release what these cost."""
+    return {many: epsilon([costs] * many, delta) for many in SEVERAL if many <= silos}
 
 
 def epsilon(hospitals: Sequence[Sequence[Cost]], delta: float) -> float:

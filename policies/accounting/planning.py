@@ -18,8 +18,6 @@ from policies.errors import CostError
 from policies.plan.cost import COHORTS, Cost
 from policies.plan.release import noise_fields, plan
 
-_SEVERAL: Final = (2, 3)
-"""Numbers of hospitals at which one patient may well be."""
 _DIGITS: Final = 4
 """Significant digits of a recommended noise."""
 _CLOSE: Final = 1e-3
@@ -104,7 +102,7 @@ def price(study: Study, delta: float) -> Prices:
         max(accountant.epsilon(own, delta) for own in rounds),
         max(runs[extra] for extra in repeated),
         max(runs[extra] for extra in spoilt),
-        {many: overlap.epsilon([costs] * many, delta) for many in _SEVERAL if many <= len(study.silos)},
+        overlap.of_plan(costs, len(study.silos), delta),
     )
 
 

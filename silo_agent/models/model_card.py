@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.accounting import accountant
+from policies.accounting import accountant, overlap
 from policies.documents.study import (
     CategoryFeature,
     Code,
@@ -60,9 +60,12 @@ _NOISES = {
 }
 _NO_PROTECTION = (
     "It does not hide what is true of patients in general, such as which values go with the outcome.",
-    "Somebody whose records lie at several of the hospitals is protected at each by itself: the epsilons add up.",
     "It does not hide that the hospitals took part, nor what they publish elsewhere.",
     "It says nothing about the records on which the model is used: whoever sees a record's prediction learns of it.",
+)
+_AT_SEVERAL = (
+    "Somebody whose records lie at several of the hospitals loses more than epsilon, and maybe more than the sum of"
+    " theirs: by the study's plan at most {bounds}. `fedward-silo ledger together` gives the bound of what was charged."
 )
 _CONTINUED = (
     "It does not cover the model that the study started from. A {unit} whose records were in the training of that"
@@ -318,7 +321,9 @@ def _architecture(study: Study, network: Network) -> Json:
 # --- privacy --------------------------------------------------------------------------------------------------------
 def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
     delta, mode = study.privacy.delta, study.privacy.mode
-    planned = accountant.epsilon(plan(study).costs(), delta)
+    costs = plan(study).costs()
+    planned = accountant.epsilon(costs, delta)
+    several = overlap.of_plan(costs, len(study.silos), delta)
     spent = None if charged is None else accountant.epsilon(charged, delta)
     unit = "record" if study.data.patient is None else "patient"
     whole = max(planned, spent or 0.0)
@@ -327,6 +332,7 @@ def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
         "epsilon": finite_or_word(whole),
         "epsilon_of_the_plan": finite_or_word(planned),
         "epsilon_charged_here": None if spent is None else finite_or_word(spent),
+        "epsilon_at_several_hospitals": {str(many): finite_or_word(bound) for many, bound in several.items()},
         "delta": delta,
         "unit": unit,
         "relation": "adding or removing one " + ("patient with all records" if unit == "patient" else unit),
@@ -337,7 +343,9 @@ def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
     continued = [] if study.continues is None else [_CONTINUED.format(unit=unit)]
     if math.isfinite(whole):
         protects = [_PROTECTS.format(unit=unit)]
-        return facts | {"protects": protects, "does_not_protect": [*continued, *_NO_PROTECTION]}
+        told = " and ".join(f"{bound:.4f} at {many} of them" for many, bound in several.items())
+        more = [_AT_SEVERAL.format(bounds=told)]
+        return facts | {"protects": protects, "does_not_protect": [*continued, *more, *_NO_PROTECTION]}
     none = "The study ran without noise, on data that every hospital declares public. The model protects nobody."
     return facts | {"protects": [], "does_not_protect": [none, *continued, *_NO_PROTECTION]}
 

@@ -140,6 +140,10 @@ def _privacy(card: Card) -> str:
             ("epsilon", _number(privacy["epsilon"])),
             ("epsilon of the plan", _number(privacy["epsilon_of_the_plan"])),
             ("epsilon charged at the exporting hospital", "not known" if charged is None else _number(charged)),
+            *(
+                (f"epsilon of the plan, for a {privacy['unit']} of {many} of its hospitals", _number(bound))
+                for many, bound in privacy["epsilon_at_several_hospitals"].items()
+            ),
             ("delta", f"{privacy['delta']:g}"),
             ("unit", privacy["unit"]),
             ("neighbours", privacy["relation"]),

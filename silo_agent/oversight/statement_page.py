@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from policies.documents.words.factors import times
 from policies.ledger.chain import UNBOUNDED, Entry
 from policies.ledger.events import (
     NOT_COVERED,
@@ -123,7 +124,7 @@ def _meaning(export: Export) -> Iterable[str]:
     if not genesis.public and math.isfinite(export.spent):
         yield (
             f"Epsilon says how much all those values together can tell about any one {unit}. With what is spent now,"
-            f" whoever sees all of them can become at most {math.exp(export.spent):.3g} times more (or less) sure"
+            f" whoever sees all of them can become at most {times(export.spent)} more (or less) sure"
             f" whether some {unit} was used than without them, except with a probability of at most"
             f" {genesis.delta:g} (delta). That holds whatever else is known about the {unit}."
         )
@@ -207,12 +208,12 @@ def _studies(summary: Summary) -> str:
     if summary.recovered is not None:
         rows.append(("lost entries, charged again", "all", *_figures(summary.recovered)))
     caption = "A study is named by the SHA-256 of its document. Each epsilon is what these releases cost alone."
-    return _table(caption, ("study", "release", "charges", "values sent", "epsilon alone"), rows, numbers=3)
+    return _table(caption, ("study", "release", "charges", "releases", "epsilon alone"), rows, numbers=3)
 
 
 def _parts(caption: str, name: str, parts: Sequence[SpentPart]) -> str:
     rows = [(escape(part.name), *_figures(part)) for part in parts]
-    return _table(caption, (name, "charges", "values sent", "epsilon alone"), rows, numbers=3)
+    return _table(caption, (name, "charges", "releases", "epsilon alone"), rows, numbers=3)
 
 
 def _others(entries: Sequence[Entry]) -> str:

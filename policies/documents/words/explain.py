@@ -16,6 +16,7 @@ from typing import Final
 from policies.documents.policy import Policy
 from policies.documents.sections.data import Code
 from policies.documents.sections.evaluation import METRICS
+from policies.documents.words.factors import times
 
 _MODES: Final = {
     "local": "this hospital hides every release with noise of its own, whatever the others do",
@@ -117,7 +118,7 @@ def _meaning(policy: Policy) -> str:
         f" whole budget spent, this can become at most {_percent(guess(budget.epsilon, budget.delta))} of the time;"
         f" after one study of the largest price at most {_percent(guess(limits.study_epsilon, budget.delta))}. These"
         f" are ceilings against an observer with unlimited means, not expectations. In other words: one {unit}'s"
-        f" presence makes any conclusion from the releases at most {math.exp(budget.epsilon):.3g} times more or less"
+        f" presence makes any conclusion from the releases at most {times(budget.epsilon)} more or less"
         f" likely, except with a chance of {budget.delta:g}."
     )
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from policies.accounting import accountant
-from policies.accounting.overlap import bound, epsilon
+from policies.accounting.overlap import bound, epsilon, of_plan
 from policies.errors import CostError
 from policies.plan.cost import Cost
 
@@ -51,6 +51,11 @@ def test_a_statement_has_one_two_and_all():
     assert found.two == epsilon([LEDGER, LEDGER], DELTA)
     assert found.all == epsilon([LEDGER, LEDGER, (HEADS,)], DELTA)
     assert max(found.alone) < found.two < found.all
+
+
+def test_a_plan_is_priced_for_a_patient_of_two_and_of_three_of_its_hospitals():
+    for silos, asked in ((2, {2}), (3, {2, 3}), (256, {2, 3})):
+        assert of_plan(LEDGER, silos, DELTA) == {many: epsilon([LEDGER] * many, DELTA) for many in asked}
 
 
 def test_who_has_released_nothing_adds_nothing():

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from policies.accounting import accountant
+from policies.accounting import accountant, overlap
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from silo_agent.learning.encoder.layers import OPERATIONS, describe
@@ -142,7 +142,12 @@ def test_epsilon_is_the_accountants_for_the_whole_plan():
     assert privacy["epsilon"] == accountant.epsilon(plan_of(study).costs(), study.privacy.delta)
     assert (privacy["private"], privacy["delta"], privacy["unit"], privacy["noise"]) == (True, 1e-5, "patient", "local")
     assert "patient" in privacy["protects"][0]
-    assert any("epsilons add up" in line for line in privacy["does_not_protect"])
+    several = overlap.of_plan(plan_of(study).costs(), len(study.silos), study.privacy.delta)
+    assert privacy["epsilon_at_several_hospitals"] == {str(many): bound for many, bound in several.items()}
+    (told,) = (line for line in privacy["does_not_protect"] if "several of the hospitals" in line)
+    assert f"at most {several[2]:.4f} at 2 of them and {several[3]:.4f} at 3 of them" in told
+    assert "ledger together" in told
+    assert several[2] > privacy["epsilon_of_the_plan"]
 
 
 def test_epsilon_is_what_was_charged_if_that_is_more_than_the_plan():
