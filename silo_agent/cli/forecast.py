@@ -143,10 +143,15 @@ def show(study: Study, found: Forecast, known: KnownData | None = None) -> None:
 
 def document(study: Study, found: Forecast, known: KnownData | None = None) -> dict[str, object]:
     """The forecast as plain data; what is not known is None. `known` stands there if there is any."""
-    from silo_agent.forecast.verdict import is_coin, is_no_gain, sentences
+    from silo_agent.forecast.verdict import is_coin, is_no_gain, is_often_no_gain, sentences
 
     rows = [
-        asdict(row) | {"coin_toss": is_coin(found.figure, row), "no_better_than_alone": is_no_gain(row)}
+        asdict(row)
+        | {
+            "coin_toss": is_coin(found.figure, row),
+            "no_better_than_alone": is_no_gain(row),
+            "may_be_no_better_than_alone": is_often_no_gain(row),
+        }
         for row in found.rows
     ]
     content: dict[str, object] = {

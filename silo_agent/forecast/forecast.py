@@ -84,6 +84,7 @@ class Row:
         alone: mean over the domains, of a hospital of mean size alone, without privacy; None with more classes.
         width: median width of the published 95 % intervals of a domain; nan if there are too few patients for any.
         coin: what a model is worth that has learned nothing.
+        no_gain: share of the draws in which `alone` is as good or better; None with more classes.
     """
 
     effect: float
@@ -96,6 +97,7 @@ class Row:
     alone: ForecastInterval | None
     width: float
     coin: float
+    no_gain: float | None = None
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,7 @@ def _row(effect: float, drawn: Sequence[_Drawn]) -> Row:
         alone=ForecastInterval.of(alone) if alone else None,
         width=float(np.median(widths)) if widths else math.nan,
         coin=float(np.mean([one.coin for one in drawn])),
+        no_gain=float(np.mean([gain <= 0.0 for gain in gains])) if gains else None,
     )
 
 

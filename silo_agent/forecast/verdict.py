@@ -15,6 +15,8 @@ _WORTH: Final[dict[Figure, float]] = {"auc": 0.1, "accuracy": 0.05, "r2": 0.05}
 _TIMES: Final = (2, 4, 8, 16, 32, 64)
 _HELPS: Final = 0.01
 """Least gain for which a change is named."""
+_OFTEN: Final = 0.2
+"""A chance that the study gains nothing above which it is told, whatever the middle draw says."""
 NAMES: Final[dict[Figure, str]] = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
 
@@ -26,6 +28,11 @@ def is_coin(figure: Figure, row: Row) -> bool:
 def is_no_gain(row: Row) -> bool:
     """Whether a hospital alone would do as well, without spending anything."""
     return row.gain is not None and row.gain.middle <= 0.0
+
+
+def is_often_no_gain(row: Row) -> bool:
+    """Whether that may well happen: in more than one draw of five."""
+    return row.no_gain is not None and row.no_gain > _OFTEN
 
 
 def sentences(study: Study, outlook: Forecast) -> list[str]:
@@ -52,6 +59,13 @@ def _sentence(study: Study, outlook: Forecast, row: Row) -> str:
             f" {row.alone.middle:.3f} by itself)."
         )
         wanted = row.alone.middle
+    elif is_often_no_gain(row) and row.gain is not None and row.no_gain is not None:
+        gain = row.gain
+        return (
+            f"In {row.no_gain:.0%} of the draws the study is no better than staying alone: it gains {gain.middle:+.3f}"
+            f" in {name} ({gain.low:+.3f} to {gain.high:+.3f}). {_lever(study, outlook, row)}More hospitals, fewer"
+            " inputs and fewer domains make a gain surer."
+        )
     else:
         return ""
     return f"{what} {_change(study, outlook, row, wanted)}"

@@ -7,7 +7,7 @@ import pytest
 from silo_agent.forecast import verdict
 from silo_agent.forecast.assumptions import asked_of
 from silo_agent.forecast.forecast import Forecast, ForecastInterval, Row, forecast
-from silo_agent.forecast.verdict import is_coin, is_no_gain, sentences
+from silo_agent.forecast.verdict import is_coin, is_no_gain, is_often_no_gain, sentences
 
 
 def at(value, reach=0.01):
@@ -47,6 +47,27 @@ def test_staying_alone_is_named(said):
     (text,) = said(row(0.6, alone=0.66), lambda times: 0.6 + 0.04 * (times - 1))
     assert "no better than staying alone (AUC 0.600; one hospital reaches 0.660 by itself)" in text
     assert "about 4 times the patients" in text
+
+
+def test_a_gain_that_fails_to_come_in_more_than_one_draw_of_five_is_told_whatever_the_middle_says(said):
+    likely = dataclasses.replace(row(0.75, alone=0.74), no_gain=0.21)
+    (text,) = said(likely, lambda _: 0.75)
+    assert text.startswith("In 21% of the draws the study is no better than staying alone: it gains +0.010 in AUC")
+    assert "(+0.000 to +0.020)" in text
+    assert text.endswith("More hospitals, fewer inputs and fewer domains make a gain surer.")
+    assert said(dataclasses.replace(likely, no_gain=0.2), lambda _: 0.75) == []
+    assert is_often_no_gain(likely)
+    assert not is_often_no_gain(row(0.75))
+    (worse,) = said(dataclasses.replace(row(0.6, alone=0.66), no_gain=0.9), lambda _: 0.6)
+    assert worse.startswith("The study would be no better than staying alone")
+
+
+def test_the_share_of_draws_without_a_gain_is_counted(raw_study):
+    study = raw_study()
+    found = forecast(study, asked_of(study, patients=[300], effect=0.7), draws=6)
+    (only,) = found.rows
+    assert only.no_gain in {count / 6 for count in range(7)}
+    assert (only.no_gain >= 0.5) == (only.gain.middle <= 0.0) or only.no_gain == 0.5
 
 
 def test_features_that_say_too_little_are_not_blamed_on_noise(said):
