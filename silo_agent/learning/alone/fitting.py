@@ -26,6 +26,9 @@ from silo_agent.learning.outcomes.registry import family_of
 Floats = NDArray[np.float64]
 _FEWEST: Final = 10
 """Patients of each class below which nothing is fitted."""
+MOST: Final = 200_000
+"""Records that are learned from; of more, those of patients who are drawn. More tell a regression or trees next to
+nothing, and take memory that the personal model's process may not have."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -49,9 +52,18 @@ def fit(records: Records, fold: NDArray[np.int64], study: Study, round_number: i
     """
     if not study.data.inputs or not _has_enough(records, fold, study):
         return None
-    design = Design.of(records, len(study.data.domains), family_of(study.data.label.count))
-    best = min(_tried(design, fold), key=lambda one: _loss(one.unseen, design))
-    return FittedAlone(AloneModel(study, round_number, best.fit(design)), best.unseen)
+    design, some = Design.of(records, len(study.data.domains), family_of(study.data.label.count)), _drawn(records)
+    best = min(_tried(design, fold, some), key=lambda one: _loss(one.unseen, design))
+    return FittedAlone(AloneModel(study, round_number, best.fit(design.rows(some))), best.unseen)
+
+
+def _drawn(records: Records) -> NDArray[np.bool_]:
+    """Which records (n,) are learned from: all, or those of as many patients as have about `MOST` of them."""
+    share = MOST / max(len(records), 1)
+    if share >= 1.0:
+        return np.ones(len(records), np.bool_)
+    patients = np.random.default_rng(0).random(records.patient_count) < share
+    return patients[records.patients]
 
 
 def _has_enough(records: Records, fold: NDArray[np.int64], study: Study) -> bool:
@@ -67,17 +79,17 @@ def _loss(logits: Floats, design: Design) -> float:
     return float(np.average(losses(logits, design.labels, design.family), weights=design.counted))
 
 
-def _tried(design: Design, fold: NDArray[np.int64]) -> Iterator[_Tried]:
+def _tried(design: Design, fold: NDArray[np.int64], some: NDArray[np.bool_]) -> Iterator[_Tried]:
     folds = np.unique(fold).tolist()
     for strength in STRENGTHS:
         unseen = np.zeros((len(fold), design.family.form.logits))
         for one in folds:
-            unseen[fold == one] = regress(design.rows(fold != one), strength).logits(design.x[fold == one])
+            unseen[fold == one] = regress(design.rows(some & (fold != one)), strength).logits(design.x[fold == one])
         yield _Tried(unseen, partial(regress, strength=strength))
     for leaves in LEAVES:
         stages = [np.zeros((len(fold), design.family.form.logits)) for _ in ROUNDS]
         for one in folds:
-            model = boost(design.rows(fold != one), leaves, max(ROUNDS))
+            model = boost(design.rows(some & (fold != one)), leaves, max(ROUNDS))
             for own, found in zip(stages, staged(model, design.x[fold == one], design), strict=True):
                 own[fold == one] = found
         for trees, own in zip(ROUNDS, stages, strict=True):

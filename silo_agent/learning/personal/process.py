@@ -146,10 +146,16 @@ def choose_after(
 
 
 def _fit_alone(folder: StudyFolder, last: SharedModel, training: Records) -> FittedAlone | None:
-    """Fit and keep it; None with too few patients, and then none is kept."""
+    """Fit and keep it; None with too few patients, or if that fails, and then none is kept.
+
+    What this model lacks (memory, a library) must not cost the hospital its choice among the others.
+    """
     found = None
     if training.patient_count >= FEWEST:
-        found = fit(training, own_folds(training, last.study.digest), last.study, last.round)
+        try:
+            found = fit(training, own_folds(training, last.study.digest), last.study, last.round)
+        except Exception:  # noqa: BLE001  # the hospital reads it in `personal.log`
+            traceback.print_exc()
     if found is None:
         folder.alone.unlink(missing_ok=True)
     else:

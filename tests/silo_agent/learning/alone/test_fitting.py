@@ -64,6 +64,25 @@ def _only(tried, kind):
     return found[1:2] if kind == "regression" else found[regressions + 1 : regressions + 2]
 
 
+def test_of_very_many_records_those_of_some_patients_are_learned_from_and_all_are_judged(
+    make_study, make_records, monkeypatch
+):
+    records, learned = straight(make_records(600, patients=300)), []
+    regress = fitting.regress
+    monkeypatch.setattr(fitting, "MOST", 300)
+    monkeypatch.setattr(
+        fitting, "regress", lambda design, strength: learned.append(design) or regress(design, strength)
+    )
+    found = fit(records, folds(records), make_study(), 1)
+    assert all(150 <= len(design.labels) <= 350 for design in learned)
+    some = fitting._drawn(records)
+    by_patient = np.bincount(records.patients, weights=some) / np.bincount(records.patients)
+    assert set(by_patient.tolist()) == {0.0, 1.0}, "a patient's records stay together"
+    assert (found.unseen != 0.0).all()
+    monkeypatch.setattr(fitting, "MOST", 600)
+    assert fitting._drawn(records).all()
+
+
 @pytest.mark.parametrize("classes", [3, NUMBER])
 def test_other_outcomes_are_fitted_too(make_study, make_records, classes):
     study, records = make_study(classes=3), make_records(200, classes=3)

@@ -247,6 +247,19 @@ def test_with_too_few_patients_there_is_no_model_of_ones_own_records(larger, hom
     assert not {ALONE, MIXED} & {one.candidate for one in choice.compared}
 
 
+def test_a_model_of_ones_own_records_that_fails_costs_nobody_the_choice(larger, home, monkeypatch, capsys):
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(personal_process, "fit", fails)
+    want_round(home, 2)
+    work_off(larger)
+    choice = Choice.load(home.choice)
+    assert (choice.alone, len(choice.compared)) == ("", 4)
+    assert not home.alone.exists()
+    assert "MemoryError" in capsys.readouterr().err
+
+
 def test_a_choice_that_was_cut_off_is_made_when_the_process_runs_again(job, home, monkeypatch):
     def fails(*_, **__):
         raise MemoryError
