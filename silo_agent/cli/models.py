@@ -6,7 +6,8 @@ The learning libraries take seconds to load, so each command loads them itself, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from silo_agent.learning.figures.calibration_line import Ends
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
     from silo_agent.learning.figures.paired import PairedDifference
+    from silo_agent.learning.figures.subgroup_risks import SubgroupRisk
     from silo_agent.models.beside_own import BesideOwn
     from silo_agent.models.chosen import Picked
     from silo_agent.models.evaluate import HospitalCohorts, ModelEvaluation
@@ -150,6 +152,8 @@ def _print_more(console: Console, evaluation: ModelEvaluation, *, held_against: 
 
     if any(evaluation.lines.values()):
         console.print(_lines(evaluation))
+    for name, groups in evaluation.subgroups.items():
+        typer.echo("\n".join(_subgroups(name, groups)))
     typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
     if evaluation.beside is not None:
         console.print(_beside(evaluation.beside))
@@ -460,6 +464,24 @@ def _lines(evaluation: ModelEvaluation) -> Table:
                 few = "none: risks nearly alike, or classes apart"
             table.add_row(head, name, *(_ends(own, few) for own in (line.intercept, line.slope)))
     return table
+
+
+def _subgroups(model: str, groups: Sequence[SubgroupRisk]) -> Iterator[str]:
+    """Which groups of listed columns a model predicts at another risk than they have."""
+    judged = [one for one in groups if one.ratio is not None]
+    out = [one for one in judged if one.stands_out]
+    few = len(groups) - len(judged)
+    left = f" ({few} more have too few patients with the outcome)" if few else ""
+    yield (
+        f"Of {len(judged)} groups by listed columns{left}, {model} predicts {len(out) or 'none'} at another risk than"
+        f" they have{':' if out else '.'}"
+    )
+    for one in out:
+        value, low, high = one.ratio or (math.nan,) * 3
+        yield (
+            f"  {one.column} {one.group}: {value:.2f} of what happened ({low:.2f} to {high:.2f};"
+            f" {one.patients} patients, {one.events} with the outcome)"
+        )
 
 
 def _ends(found: Ends | None, otherwise: str) -> str:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from policies.documents.study import BINARY, Study
 from silo_agent.data.errors import Faults
 from silo_agent.data.outcome import half_range
@@ -27,6 +30,7 @@ from silo_agent.learning.figures.calibration_line import CalibrationLine, calibr
 from silo_agent.learning.figures.evaluation import NumberQuality, Quality, quality
 from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.figures.paired import Paired, paired
+from silo_agent.learning.figures.subgroup_risks import SubgroupRisk, subgroup_risks
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import is_of_classes
@@ -87,7 +91,8 @@ class ModelEvaluation:
     own does beside the shared one on the held-out patients of the file, by name; empty if the records do not say whose
     they are, or if no patient is held out. `beside`: the shared model beside one of the hospital's records alone, on
     the same patients; None without such a model. `lines`: of each model that is shown, by name, the calibration line of
-    each domain; empty but for two classes.
+    each domain; empty but for two classes. `subgroups`: of each of them, what it predicts of every group of a listed
+    column over what happened.
 
     `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
     records that do not fit the study, and `faults` says why the first were skipped.
@@ -113,6 +118,7 @@ class ModelEvaluation:
     untouched: Mapping[str, Paired] = field(default_factory=dict)
     beside: BesideOwn | None = None
     lines: Mapping[str, tuple[CalibrationLine, ...]] = field(default_factory=dict)
+    subgroups: Mapping[str, tuple[SubgroupRisk, ...]] = field(default_factory=dict)
 
 
 def evaluate(
@@ -162,6 +168,7 @@ def evaluate(
         if personal_kept and own_records.exists():
             beside = beside_own(model, AloneModel.load(own_records), untouched)
         compared = {name: _beside(model, own_model, untouched) for name, own_model in own_models.items()}
+    said = _risks({SHARED: model, **own_models}, records, study)
     return ModelEvaluation(
         study=study.digest,
         name=study.name,
@@ -182,7 +189,8 @@ def evaluate(
         chosen_intervals=chosen_intervals,
         untouched=compared,
         beside=beside,
-        lines={name: _lines(one, records, study) for name, one in {SHARED: model, **own_models}.items()},
+        lines={name: _lines(risks, records, study) for name, risks in said.items()},
+        subgroups={name: subgroup_risks(study.data, records, risks) for name, risks in said.items()},
     )
 
 
@@ -216,10 +224,15 @@ def file_of(study: Study, data: Path | None, cohorts: HospitalCohorts) -> tuple[
     return trained, True
 
 
-def _lines(predictor: Model, records: Records, study: Study) -> tuple[CalibrationLine, ...]:
+def _risks(models: Mapping[str, Model], records: Records, study: Study) -> dict[str, NDArray[np.float64]]:
+    """Each model's risks (n,) of the second of two classes; nothing if there are more, or none."""
     if study.data.label.count != BINARY:
-        return ()
-    risks = predictor.predict(records.inputs, records.domains, records.images)[:, 1]
+        return {}
+    told = {name: one.predict(records.inputs, records.domains, records.images) for name, one in models.items()}
+    return {name: predictions[:, 1] for name, predictions in told.items()}
+
+
+def _lines(risks: NDArray[np.float64], records: Records, study: Study) -> tuple[CalibrationLine, ...]:
     masks = [records.domains == m for m in range(len(study.data.domains))]
     return tuple(calibration_line(risks[own], records.labels[own], records.patients[own]) for own in masks)
 

@@ -1,3 +1,3 @@
 """What is published of a model: its metrics from noised cells of held-out patients, with their intervals."""
 
-__all__ = ["calibration_line", "evaluation", "influence", "intervals", "moments", "paired"]
+__all__ = ["calibration_line", "evaluation", "influence", "intervals", "moments", "paired", "subgroup_risks"]

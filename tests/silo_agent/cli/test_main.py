@@ -26,6 +26,7 @@ from silo_agent import assembly
 from silo_agent.cli import main
 from silo_agent.learning.figures.evaluation import Estimate
 from silo_agent.learning.figures.paired import PairedDifference
+from silo_agent.learning.figures.subgroup_risks import SubgroupRisk
 from silo_agent.learning.personal.choice import CandidateGain, Choice
 from silo_agent.models import fairness
 from silo_agent.models.beside_own import BesideOwn, GroupBeside
@@ -813,6 +814,21 @@ def test_the_calibration_stands_in_a_table_of_its_own(hospital, studied):
     lines = json.loads(invoke("evaluate", studied.digest, "--json", "-c", hospital).stdout)["lines"]
     assert set(lines) == {"shared", "personal"}
     assert set(lines["shared"][0]) == {"intercept", "slope", "patients"}
+
+
+def test_groups_that_are_predicted_at_another_risk_are_named_with_their_figures(hospital, studied, monkeypatch):
+    out = SubgroupRisk("smokes", "1", 143, 31, (0.74, 0.61, 0.9), stands_out=True)
+    fine = replace(out, column="ward", group="a", ratio=(1.0, 0.8, 1.2), stands_out=False)
+    few = replace(out, group="0", events=3, ratio=None, stands_out=False)
+    monkeypatch.setattr("silo_agent.models.evaluate.subgroup_risks", lambda *_: (out, fine, few))
+    said = invoke("evaluate", studied.digest, "-c", hospital).output
+    assert (
+        "Of 2 groups by listed columns (1 more have too few patients with the outcome), shared predicts 1 at another"
+        " risk than they have:\n  smokes 1: 0.74 of what happened (0.61 to 0.90; 143 patients, 31 with the outcome)\n"
+    ) in said
+    monkeypatch.setattr("silo_agent.models.evaluate.subgroup_risks", lambda *_: (fine,))
+    said = invoke("evaluate", studied.digest, "-c", hospital).output
+    assert "Of 1 groups by listed columns, personal predicts none at another risk than they have.\n" in said
 
 
 def test_a_shared_model_that_is_worse_than_ones_own_records_is_told_for_whom(hospital, studied, monkeypatch):

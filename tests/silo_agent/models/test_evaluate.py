@@ -19,6 +19,7 @@ from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.figures.calibration_line import calibration_line
 from silo_agent.learning.figures.evaluation import quality
 from silo_agent.learning.figures.paired import paired
+from silo_agent.learning.figures.subgroup_risks import subgroup_risks
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.noise.draws import FreshDraws
@@ -153,6 +154,9 @@ def test_the_calibration_of_every_model_is_told_by_domain(folder, study):
     risks = model.predict(records.inputs, records.domains)[rows, 1]
     assert found.lines["chosen"][1] == calibration_line(risks, records.labels[rows], records.patients[rows])
     assert [len(lines) for lines in found.lines.values()] == [2, 2, 2]
+    risks = model.predict(records.inputs, records.domains)[:, 1]
+    assert found.subgroups["chosen"] == subgroup_risks(study.data, records, risks)
+    assert list(found.subgroups) == list(found.lines)
 
 
 def test_a_chosen_mix_is_shown_as_the_chosen_model(folder, study):
