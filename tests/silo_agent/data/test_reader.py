@@ -213,7 +213,7 @@ def test_an_open_quote_bytes_that_are_not_utf8_and_an_absent_file_are_named(read
     path.write_bytes((HEADER + "\nM\xfcller,50,10,f,yes,A,1\n").encode("latin-1"))
     with pytest.raises(DataError, match="UTF-8"):
         read_records(path, make_schema()).whole()
-    with pytest.raises(DataError, match="fix the path, in the command or in agent.yaml") as caught:
+    with pytest.raises(DataError, match="fix the path, in the command or in agent") as caught:
         read_records(tmp_path / "absent.csv", make_schema()).whole()
     assert str(tmp_path) not in str(caught.value)
 
