@@ -6,8 +6,7 @@ The learning libraries take seconds to load, so each command loads them itself, 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
@@ -21,19 +20,16 @@ from rich.table import Table
 from policies.documents.policy import load_policy
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
+from silo_agent.cli.evaluated import below
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.learning.figures.calibration_line import Ends
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
-    from silo_agent.learning.figures.paired import PairedDifference
-    from silo_agent.learning.figures.subgroup_risks import SubgroupRisk
-    from silo_agent.models.beside_own import BesideOwn
     from silo_agent.models.chosen import Picked
-    from silo_agent.models.evaluate import HospitalCohorts, ModelEvaluation
+    from silo_agent.models.evaluate import HospitalCohorts
     from silo_agent.models.groups import Released
     from silo_agent.models.jackknife import Spread
     from silo_agent.models.predict import Predictions
@@ -42,12 +38,6 @@ PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospi
 StudyFormOption = Annotated[
     bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
 ]
-FEWEST_OF_A_CLASS = 10
-"""As in `calibration_line`, which is not loaded for the help."""
-_NOT_ALONE = (
-    "There is no model of this hospital's records alone beside it: a running agent fits one after the last round, of a"
-    " study of tables, if 50 patients or more train here."
-)
 _BY_NAME = frozenset({"chosen", "shared", "personal"})
 _OF_CLASSES = {
     "AUC": "auc",
@@ -141,26 +131,9 @@ def evaluate(
             table.add_row("", "chosen", *_figures(*own, wanted))
     console = Console(markup=False, emoji=False)
     console.print(table)
-    _print_more(console, evaluation, held_against=removed is None)
+    below(console, evaluation, held_against=removed is None)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
-
-
-def _print_more(console: Console, evaluation: ModelEvaluation, *, held_against: bool) -> None:
-    """What stands below the table: calibration, whose records they are, the choice, and the hospital's own records."""
-    from silo_agent.models.beside_own import sentences
-
-    if any(evaluation.lines.values()):
-        console.print(_lines(evaluation))
-    for name, groups in evaluation.subgroups.items():
-        typer.echo("\n".join(_subgroups(name, groups)))
-    typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
-    if evaluation.beside is not None:
-        console.print(_beside(evaluation.beside))
-        for sentence in sentences(evaluation.beside):
-            typer.echo(sentence)
-    elif held_against and evaluation.patients is not None and evaluation.patients.held_out:
-        typer.echo(_NOT_ALONE)
 
 
 def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
@@ -411,103 +384,6 @@ def cohorts_of(settings: AgentConfig) -> HospitalCohorts:
         Written.of(policy),
         withdrawn,
     )
-
-
-def _whom(evaluation: ModelEvaluation) -> list[str]:
-    """Say whose records the figures are of, and what was skipped."""
-    found, lines = evaluation.patients, []
-    if found is None:
-        lines.append(f"Scored: all records of {evaluation.file}.")
-    else:
-        training, held_out, all_of = found.training, found.held_out, f"{found.unit}s of {evaluation.file}"
-        if evaluation.scored == "held out":
-            lines.append(
-                f"Scored: the {held_out} {all_of} that are held out, which training never sees. Not scored: the"
-                f" {training} of the training cohort."
-            )
-        elif found.own:
-            lines.append(
-                f"Scored: all {all_of}. {training} of them are the training cohort, so the figures flatter;"
-                f" {held_out} are held out, and --held-out scores these alone."
-            )
-        else:
-            lines.append(
-                f"Scored: all {all_of}. By the policy, {training} of them would train here and {held_out} would be"
-                f" held out: if they are {found.unit}s of this hospital, --held-out scores the latter alone."
-            )
-    if evaluation.skipped:
-        lines.append(f"Skipped: {evaluation.skipped} records that do not fit the study, such as")
-        lines += [f"  {fault}" for fault in evaluation.faults]
-    return lines
-
-
-def _choice(evaluation: ModelEvaluation) -> list[str]:
-    """Say which model this hospital chose and why, and how its own models do on patients whom none has seen."""
-    lines = [] if evaluation.choice is None else [f"Chosen to predict: {evaluation.choice}; {evaluation.why}."]
-    for name, found in evaluation.untouched.items():
-        pairs = (("AUC", found.auc), ("loss", found.loss))
-        figures = ", ".join(f"{figure} {difference(own)}" for figure, own in pairs if own is not None)
-        if figures:
-            lines.append(f"On {found.patients} held-out patients, {name} less shared: {figures}.")
-    return lines
-
-
-def _lines(evaluation: ModelEvaluation) -> Table:
-    """The calibration lines of all models, by domain."""
-    table = Table("domain", "model", "intercept", "slope", title="Can the risks be trusted? 0 and 1 are right")
-    for m, domain in enumerate(evaluation.domains):
-        for number, (name, lines) in enumerate(evaluation.lines.items()):
-            line, head = lines[m], "" if number else domain
-            ill, well = line.patients
-            few = f"too few patients ({ill} with the outcome, {well} without)"
-            if min(line.patients) >= FEWEST_OF_A_CLASS:
-                few = "none: risks nearly alike, or classes apart"
-            table.add_row(head, name, *(_ends(own, few) for own in (line.intercept, line.slope)))
-    return table
-
-
-def _subgroups(model: str, groups: Sequence[SubgroupRisk]) -> Iterator[str]:
-    """Which groups of listed columns a model predicts at another risk than they have."""
-    judged = [one for one in groups if one.ratio is not None]
-    out = [one for one in judged if one.stands_out]
-    few = len(groups) - len(judged)
-    left = f" ({few} more have too few patients with the outcome)" if few else ""
-    yield (
-        f"Of {len(judged)} groups by listed columns{left}, {model} predicts {len(out) or 'none'} at another risk than"
-        f" they have{':' if out else '.'}"
-    )
-    for one in out:
-        value, low, high = one.ratio or (math.nan,) * 3
-        yield (
-            f"  {one.column} {one.group}: {value:.2f} of what happened ({low:.2f} to {high:.2f};"
-            f" {one.patients} patients, {one.events} with the outcome)"
-        )
-
-
-def _ends(found: Ends | None, otherwise: str) -> str:
-    return otherwise if found is None else f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-
-
-def _beside(found: BesideOwn) -> Table:
-    """The shared model beside one of this hospital's records alone."""
-    title = f"On held-out patients, beside a model of this hospital's records alone ({found.kind})"
-    table = Table("domain", "patients", f"{found.figure} shared", "alone", "difference", "shared is", title=title)
-    for one in found.groups:
-        table.add_row(
-            one.domain or "all patients",
-            str(one.patients),
-            *("-" if value is None else f"{value:.3f}" for value in (one.shared, one.own)),
-            "-" if one.difference is None else difference(one.difference),
-            one.verdict,
-        )
-    return table
-
-
-def difference(found: PairedDifference) -> str:
-    """A difference with its interval, if it has one."""
-    if found.low is None or found.high is None:
-        return f"{found.value:+.4f}"
-    return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
 
 
 def _figures(quality: Quality | NumberQuality, spread: Spread, wanted: Iterable[str]) -> tuple[str, ...]:

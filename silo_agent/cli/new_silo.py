@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from silo_agent.cli.models import cohorts_of, difference, model_path
+from silo_agent.cli.evaluated import difference
+from silo_agent.cli.models import cohorts_of, model_path
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
