@@ -87,14 +87,14 @@ def _events(records: Records, rows: NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def _ratio(records: Records, risks: Floats, rows: NDArray[np.bool_], level: float) -> tuple[float, float, float] | None:
-    """Expected over observed with the ends of its interval; None if a part of the patients has no outcome left."""
+    """Expected over observed with the ends of its interval; None if a part of the patients has all outcomes."""
     index = np.unique(records.patients[rows], return_inverse=True)[1]
     groups = min(int(index.max()) + 1, _GROUPS)
     part = index % groups
     expected = np.bincount(part, weights=risks[rows], minlength=groups)
     observed = np.bincount(part, weights=records.labels[rows], minlength=groups)
     left = observed.sum() - observed
-    if groups < 2 or (left <= 0).any() or expected.sum() <= 0.0:  # noqa: PLR2004  # one group has no spread
+    if (left <= 0).any() or expected.sum() <= 0.0:
         return None
     value = float(expected.sum() / observed.sum())
     without = np.log((expected.sum() - expected) / left)

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -90,3 +91,37 @@ def test_too_few_with_the_outcome_are_counted_and_not_judged():
     assert few
     assert all(one.ratio is None and not one.stands_out for one in few.values())
     assert all(one.patients > 0 for one in found(*drawn(3)).values()), "a group that nobody is in is none"
+
+
+def test_a_number_with_values_between_its_ends_is_no_yes_or_no():
+    records, risks = drawn(200)
+    cells = records.inputs.held(slice(None)).copy()
+    cells[:, 2] = np.where(np.arange(200) % 2, 1.0, 0.25)
+    inputs = dataclasses.replace(records.inputs, cells=cells)
+    assert "age" not in {column for column, _ in found(dataclasses.replace(records, inputs=inputs), risks)}
+
+
+def test_the_more_groups_are_judged_the_farther_one_must_be_off_to_stand_out():
+    """A risk that is off by just more than its own interval stands out alone, and not among seven judged groups."""
+    records, risks = drawn(4000, seed=3)
+    men = found(records, risks)["sex", "men"]
+    value, low, _ = men.ratio
+    off = risks / value * (1.0 + 1.1 * (value / low - 1.0))
+    _, least, _ = found(records, off)["sex", "men"].ratio
+    assert least > 1.0
+    assert not found(records, off)["sex", "men"].stands_out
+    alone = SCHEMA.model_copy(update={"features": (SCHEMA.features[2],), "protected": (SEX,)})
+    only = dataclasses.replace(records, inputs=np.zeros((4000, 1), np.float32), protected=records.protected * 0 + 1)
+    only = only.of_patients(records.protected[:, 0] == 1)
+    (one,) = subgroup_risks(alone, only, off[records.protected[:, 0] == 1])
+    assert one.ratio == pytest.approx(found(records, off)["sex", "men"].ratio)
+    assert one.stands_out
+
+
+def test_outcomes_that_all_lie_in_one_part_give_no_interval():
+    records, risks = drawn(1000)
+    labels = (np.arange(1000) % 100 == 0).astype(np.int64)
+    only = dataclasses.replace(records, labels=labels, protected=np.zeros((1000, 1), np.int64))
+    women = found(only, risks)["sex", "women"]
+    assert (women.events, women.ratio, women.stands_out) == (10, None, False)
+    assert all(one.ratio is None for one in found(records, risks * 0.0).values()), "nobody is predicted to fall ill"
