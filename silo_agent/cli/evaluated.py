@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from silo_agent.models.beside_own import BesideOwn
     from silo_agent.models.evaluate import ModelEvaluation
 
-_NOT_ALONE: Final = (
-    "There is no model of this hospital's records alone beside it: a running agent fits one after the last round, of a"
-    " study of tables, if 50 patients or more train here."
-)
-
 
 def below(console: Console, evaluation: ModelEvaluation, *, held_against: bool) -> None:
     """What stands below the table: calibration, whose records they are, the choice, and the hospital's own records."""
+    from silo_agent.learning.personal.choice import FEWEST
     from silo_agent.models.beside_own import sentences
 
     if any(evaluation.lines.values()):
@@ -37,7 +33,10 @@ def below(console: Console, evaluation: ModelEvaluation, *, held_against: bool) 
         for sentence in sentences(evaluation.beside):
             typer.echo(sentence)
     elif held_against and evaluation.patients is not None and evaluation.patients.held_out:
-        typer.echo(_NOT_ALONE)
+        typer.echo(
+            "There is no model of this hospital's records alone beside it: a running agent fits one after the last"
+            f" round, of a study of tables, if {FEWEST} patients or more train here."
+        )
 
 
 def _whom(evaluation: ModelEvaluation) -> list[str]:

@@ -157,9 +157,11 @@ def evaluate(
         unit = "record" if study.data.patient is None else "patient"
         patients = PatientCounts(unit, training.patient_count, evaluation.patient_count, own)
         records, untouched = evaluation if held_out else records, evaluation
-    shared, shared_intervals = _by_domain(model, records, study, model)
     own_models, picked = _own_models(StudyFolder(folder), round_number) if personal_kept else ({}, None)
-    found = {name: _by_domain(own_model, records, study, model) for name, own_model in own_models.items()}
+    models: dict[str, Model] = {SHARED: model, **own_models}
+    said = {name: one.predict(records.inputs, records.domains, records.images) for name, one in models.items()}
+    found = {name: _by_domain(predictions, records, study, model) for name, predictions in said.items()}
+    shared, shared_intervals = found[SHARED]
     personal, personal_intervals = found.get(PERSONAL, (None, None))
     chosen_one, chosen_intervals = found.get(CHOSEN, (None, None))
     compared, beside = {}, None
@@ -168,7 +170,7 @@ def evaluate(
         if personal_kept and own_records.exists():
             beside = beside_own(model, AloneModel.load(own_records), untouched)
         compared = {name: _beside(model, own_model, untouched) for name, own_model in own_models.items()}
-    said = _risks({SHARED: model, **own_models}, records, study)
+    risks = {name: predictions[:, 1] for name, predictions in said.items() if study.data.label.count == BINARY}
     return ModelEvaluation(
         study=study.digest,
         name=study.name,
@@ -189,8 +191,8 @@ def evaluate(
         chosen_intervals=chosen_intervals,
         untouched=compared,
         beside=beside,
-        lines={name: _lines(risks, records, study) for name, risks in said.items()},
-        subgroups={name: subgroup_risks(study.data, records, risks) for name, risks in said.items()},
+        lines={name: _lines(own_risks, records, study) for name, own_risks in risks.items()},
+        subgroups={name: subgroup_risks(study.data, records, own_risks) for name, own_risks in risks.items()},
     )
 
 
@@ -224,23 +226,14 @@ def file_of(study: Study, data: Path | None, cohorts: HospitalCohorts) -> tuple[
     return trained, True
 
 
-def _risks(models: Mapping[str, Model], records: Records, study: Study) -> dict[str, NDArray[np.float64]]:
-    """Each model's risks (n,) of the second of two classes; nothing if there are more, or none."""
-    if study.data.label.count != BINARY:
-        return {}
-    told = {name: one.predict(records.inputs, records.domains, records.images) for name, one in models.items()}
-    return {name: predictions[:, 1] for name, predictions in told.items()}
-
-
 def _lines(risks: NDArray[np.float64], records: Records, study: Study) -> tuple[CalibrationLine, ...]:
     masks = [records.domains == m for m in range(len(study.data.domains))]
     return tuple(calibration_line(risks[own], records.labels[own], records.patients[own]) for own in masks)
 
 
 def _by_domain(
-    predictor: Model, records: Records, study: Study, model: SharedModel
+    said: NDArray[np.float64], records: Records, study: Study, model: SharedModel
 ) -> tuple[tuple[Quality | NumberQuality, ...], tuple[Spread, ...]]:
-    said = predictor.predict(records.inputs, records.domains, records.images)
     bins, family = study.evaluation.bins, model.family
     masks = [records.domains == m for m in range(len(study.data.domains))]
     if not is_of_classes(family):

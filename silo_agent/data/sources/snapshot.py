@@ -129,8 +129,12 @@ def keeps(store: SnapshotStore, person: str) -> bool:
     """Whether a study keeps a row of this person. Raises `LocalFileError`, OSError."""
     if not store.kept():
         return False
+    return _rows_of(store, [person]) > 0
+
+
+def _rows_of(store: SnapshotStore, people: Collection[str]) -> int:
     kept = unpack(store.recall())
-    return any(len(table.rows) > len(table.without([person], kept.patient).rows) for table in kept.tables)
+    return sum(len(table.rows) - len(table.without(people, kept.patient).rows) for table in kept.tables)
 
 
 def forget(store: SnapshotStore, people: Collection[str]) -> int:
@@ -140,8 +144,7 @@ def forget(store: SnapshotStore, people: Collection[str]) -> int:
     """
     if not store.kept():
         return 0
-    kept = unpack(store.recall())
-    removed = sum(len(table.rows) - len(table.without(people, kept.patient).rows) for table in kept.tables)
+    removed = _rows_of(store, people)
     if removed:
         kept = unpack(store.recall())
         left = (table.without(people, kept.patient) for table in kept.tables)

@@ -8,6 +8,7 @@ from scipy.special import expit
 from policies.documents.study import CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
 from silo_agent.data.inputs import Inputs
 from silo_agent.data.records import Records
+from silo_agent.learning.figures import subgroup_risks as module
 from silo_agent.learning.figures.subgroup_risks import FEWEST, subgroup_risks
 
 SEX = DomainColumn(column="sex", values=("f", "m"), names=("women", "men"))
@@ -125,3 +126,12 @@ def test_outcomes_that_all_lie_in_one_part_give_no_interval():
     women = found(only, risks)["sex", "women"]
     assert (women.events, women.ratio, women.stands_out) == (10, None, False)
     assert all(one.ratio is None for one in found(records, risks * 0.0).values()), "nobody is predicted to fall ill"
+
+
+def test_only_groups_that_are_judged_share_the_level(monkeypatch):
+    levels = []
+    monkeypatch.setattr(module, "_ratio", lambda *given: levels.append(given[3]) or (1.0, 0.9, 1.1))
+    groups = found(*drawn(60)).values()
+    judged = sum(one.events >= FEWEST for one in groups)
+    assert 0 < judged < len(groups)
+    assert levels == [0.05, 0.05 / judged] * judged
