@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
+from policies import file_fit
 from policies.accounting import accountant
-from policies.documents.policy import OLDEST, Policy
+from policies.documents.policy import Policy
 from policies.documents.study import Study, require_bounds
 from policies.plan import architectures, grids, memory, quorum
 from policies.plan.cost import Cost
@@ -23,16 +24,10 @@ from policies.plan.shapes import encoder_values
 from policies.refusals import Reason, Refused, Why
 
 _MIB: Final = 1 << 20
-_STATE_IT: Final = (
-    "A policy of version 3 means commas and a header line; put one of version 4 into force, whose data_set.file says"
-    " how the file is parted"
-)
 _PRICELESS: Final = {Reason.TOO_MANY_ROUNDS, Reason.NOT_IN_PLAN, Reason.NOT_PUBLIC}
 """With one of these reasons no price is computed: there is none, or nothing that is allowed bounds the work."""
 _STRANGER: Final = {Reason.EXPIRED, Reason.NOT_INVITED, Reason.STUDY_NOT_ALLOWED}
 """With one of these reasons a refusal says nothing that follows from what the ledger holds."""
-_NAMED, _LETTERS = 6, 32
-"""Most columns that a refusal lists, and most letters of each."""
 
 
 def decide(
@@ -162,46 +157,7 @@ def _check_unit(policy: Policy, study: Study) -> Iterator[Why]:
         f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
         " policy decides which column names the patient, so the study must name the same column",
     )
-    yield from _check_file(policy, study)
-
-
-def check_file(policy: Policy, study: Study) -> None:
-    """Raise `Refused` if a policy that cannot say how the file is parted is asked for something else than it means.
-
-    From version 4 on the policy says it, and the file is read so whatever the study expects.
-    """
-    if found := list(_check_file(policy, study)):
-        raise Refused.of(found)
-
-
-def _check_file(policy: Policy, study: Study) -> Iterator[Why]:
-    if policy.version > OLDEST:
-        return
-    unit, named = policy.data_set.unit, study.data.columns
-    file = policy.data_set.file
-    yield from _unless(
-        study.data.delimiter == file.delimiter,
-        Reason.FILE,
-        f"study.data.delimiter is {study.data.delimiter!r}, and policy.data_set.file.delimiter is {file.delimiter!r}:"
-        f" the policy says how the file is parted into cells, because other cells would identify other {unit}s."
-        f" {_STATE_IT}",
-    )
-    yield from _unless(
-        named == file.columns,
-        Reason.FILE,
-        f"study.data.columns {_columns(named)}, and policy.data_set.file.columns {_columns(file.columns)}: the policy"
-        f" says which cell has which name, because other names would identify {unit}s by other cells. {_STATE_IT}",
-    )
-
-
-def _columns(names: tuple[str, ...]) -> str:
-    """What a list of columns says, cut for a refusal."""
-    if not names:
-        return "says that the file has a header line"
-    listed = ", ".join(name[:_LETTERS] for name in names[:_NAMED]) + (
-        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    )
-    return f"names the columns of a file without one ({listed})"
+    yield from file_fit.unreadable(policy, study)
 
 
 def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> Iterator[Why]:

@@ -1,12 +1,12 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
-Guarantees: a policy that loads is complete and consistent. Only `data_set.public`, `hand_over`, `spelling` and
-`approved_data` may be left out: the data are then private, no model is handed over, the file is read as studies say,
-and no study gets data that nobody named for it, so nothing is allowed by omission. Every field is enforced: by
-decision.py for each study, by ledger.py for the budget and for the fields that the ledger is bound to, by the agent's
-reader for the file, by its approval.py for signatures, and by its retention.py for the removal of files. The policy's
-digest is in every ledger entry. docs/policy.md explains the fields; `policy.schema.json` is generated from here
-(schema.py).
+Guarantees: a policy that loads is complete and consistent. Only `data_set.public`, `data_set.file.encoding`,
+`hand_over`, `spelling` and `approved_data` may be left out: the data are then private, the file is UTF-8 and read as
+studies say, no model is handed over, and no study gets data that nobody named for it, so nothing is allowed by
+omission. Every field is enforced: by decision.py and file_fit.py for each study, by ledger.py for the budget and for
+the fields that the ledger is bound to, by the agent's reader for the file, by its approval.py for signatures, and by
+its retention.py for the removal of files. The policy's digest is in every ledger entry. docs/policy.md explains the
+fields; `policy.schema.json` is generated from here (schema.py).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from common import names
 from policies import file_kinds
-from policies.documents import bounds
-from policies.documents.document import Closed, read_document
-from policies.documents.sections.data import Code, ColumnName
+from policies.documents.document import read_document
+from policies.documents.sections.data import ColumnName
 from policies.documents.sections.evaluation import METRICS, Metric
 from policies.documents.sections.kinds import Name
+from policies.documents.sections.spelling import UTF_8, FileFormat, Part, Spelling, printable
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
@@ -77,72 +77,10 @@ def _written_day(value: object) -> object:
     return value
 
 
-def _printable(text: str) -> str:
-    """Refuse control characters, because the text is shown on consoles, which they would rewrite."""
-    if not text.isprintable():
-        msg = "the text has a control character or line break; write one line of plain text"
-        raise ValueError(msg)
-    return text
-
-
 Day = Annotated[date, BeforeValidator(_written_day)]
 
 
-class _Part(Closed):
-    """A part of the policy. The texts below its fields are what an editor shows."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class FileFormat(_Part):
-    """How the hospital's file is parted into rows and cells.
-
-    It is the hospital's to say: with other cells a record would be another one to `identified_by`, so a study that
-    chose them would draw other cohorts.
-    """
-
-    delimiter: Literal[",", ";", "\t", "|", ":", "^", "~"]
-    """The character between the cells of a CSV file. A Parquet file has none."""
-    columns: Annotated[tuple[ColumnName, ...], Field(max_length=8192)]
-    """The names of the columns of a file without a header line, in the file's order; `[]` if the file has such a line
-    (or names its columns, as Parquet does)."""
-
-
-def _texts(content: object) -> object:
-    """Own codes as texts, because JSON has no other names: YAML reads 1 as a number."""
-    if not isinstance(content, dict):
-        return content
-    if any(isinstance(own, bool) for own in content):
-        msg = "a code of the file reads as a truth value; write it in quotes, as it stands in the file"
-        raise ValueError(msg)
-    texts = [str(own).strip() if isinstance(own, str | int) else own for own in content]
-    if len(set(texts)) != len(texts):
-        msg = "two codes of the file are the same text; keep one"
-        raise ValueError(msg)
-    return dict(zip(texts, content.values(), strict=True))
-
-
-OwnCodes = Annotated[
-    dict[Annotated[str, bounds.text(200)], Code | None], Field(min_length=1, max_length=1024), BeforeValidator(_texts)
-]
-
-
-class Spelling(_Part):
-    """How this hospital's file spells what studies ask for, where it differs from them. It takes precedence.
-
-    No cohort depends on it, because cohorts are drawn by the cells as they stand in the file. So the ledger is not
-    bound to it, and it may change from study to study.
-    """
-
-    missing: Annotated[tuple[Annotated[str, bounds.text(64)], ...], bounds.items(64)] | None = None
-    """Cells that mean "not recorded" in every column, instead of those that a study lists in `data.missing`; `null`
-    keeps the study's."""
-    codes: dict[ColumnName, OwnCodes] = Field(default_factory=dict, max_length=8192)
-    """By column: the file's own codes, each with the code that studies use for it, or `null` if it means "not
-    recorded". Codes that are not listed are taken as they are."""
-
-
-class DataSet(_Part):
+class DataSet(Part):
     """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
     id: Name
@@ -162,7 +100,7 @@ class DataSet(_Part):
     field is fixed when the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
 
 
-class Budget(_Part):
+class Budget(Part):
     """What the data set may lose over all studies, restarts and years. It never refills."""
 
     epsilon: Epsilon
@@ -177,7 +115,7 @@ class Budget(_Part):
     policy lengthens the period, but the spent budget stays spent."""
 
 
-class Split(_Part):
+class Split(Part):
     """The largest share of `limits.study_epsilon`, above 0 to 1, that each kind of release may take alone.
 
     "Alone" means accounted for without the others, in a run without repeated attempts. Epsilons do not add up, so the
@@ -194,7 +132,7 @@ class Split(_Part):
     """The histograms of the held-out patients."""
 
 
-class Limits(_Part):
+class Limits(Part):
     """The most that any single study may ask for."""
 
     study_epsilon: Epsilon
@@ -220,7 +158,7 @@ class Limits(_Part):
     `privacy.max_patients` patients, the encoder with its gradients, the heads' sums, the personal model."""
 
 
-class Policy(_Part):
+class Policy(Part):
     """A silo's whole policy. `digest` names it in the ledger."""
 
     KIND: ClassVar[str] = file_kinds.POLICY
@@ -228,7 +166,7 @@ class Policy(_Part):
     version: Literal[3, 4]
     """Version of this format. Version 3 cannot state `data_set.file` and `limits.memory_mib`: it means a file with a
     header line and commas, and 16,384 MiB."""
-    contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+    contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
     """The person who answers for this policy. It is shown to people whose study is refused."""
     data_set: DataSet
     budget: Budget
@@ -320,6 +258,14 @@ class Policy(_Part):
                 " stand in the file, so remove that column"
             )
             raise ValueError(msg)
+        whose = set(self.data_set.identified_by)
+        for name, listed in (("absent", self.spelling.absent), ("between", self.spelling.between)):
+            if named := sorted(whose.intersection(listed)):
+                msg = (
+                    f"spelling.{name} lists {', '.join(named)} of data_set.identified_by; whose a record is, is told by"
+                    " cells as they stand in the file, so remove it there"
+                )
+                raise ValueError(msg)
         if self.data_set.unit == "patient" and len(self.data_set.identified_by) > 1:
             msg = (
                 "data_set.identified_by lists several columns, but with data_set.unit patient one column must name the"
@@ -345,6 +291,10 @@ class Policy(_Part):
             del document["hand_over"]
         if self.spelling == Spelling():
             del document["spelling"]
+        else:
+            document["spelling"] = self.spelling.said()
+        if self.data_set.file.encoding == UTF_8:
+            del document["data_set"]["file"]["encoding"]
         if not self.approved_data:
             del document["approved_data"]
         if self.version == OLDEST:

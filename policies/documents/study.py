@@ -154,10 +154,10 @@ _ADDED: Final = tuple(
 
 
 def _parts(document: Any, path: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The parts of a document that a path leads to."""
+    """The parts of a document that a path leads to; a part that was left out has none."""
     parts = [document]
     for name in path:
-        parts = [inner for part in parts for inner in (part if name == "*" else [part[name]]) if inner is not None]
+        parts = [inner for part in parts for inner in (part if name == "*" else [part.get(name)]) if inner is not None]
     return parts
 
 

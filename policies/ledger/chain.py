@@ -31,6 +31,8 @@ FIX: Final = (
     " what is missing (fedward-silo ledger recover)"
 )
 
+UTF_8: Final = "utf-8"
+"""What ledgers without an encoding mean (`policies.documents.sections.spelling`)."""
 Row = tuple[int, str, str, str]
 """(sequence, previous hash, hash, body), as they are stored."""
 
@@ -53,6 +55,8 @@ class Genesis:
     columns: tuple[str, ...] | None = None
     """The names of the columns of a file without a header line, empty if it has one. None in ledgers that are older
     than this field."""
+    encoding: str = UTF_8
+    """Which characters a CSV file's bytes stand for. Ledgers that are older than this field mean UTF-8."""
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -67,6 +71,7 @@ class Genesis:
             tuple(data_set.identified_by),
             data_set.file.delimiter,
             tuple(data_set.file.columns),
+            data_set.file.encoding,
         )
 
 
@@ -120,6 +125,8 @@ def genesis_row(genesis: Genesis) -> Row:
     content = {"kind": "genesis", "version": 1, **asdict(genesis)}
     if not genesis.public:
         del content["public"]  # ledgers that are older than the field lack it too
+    if genesis.encoding == UTF_8:
+        del content["encoding"]
     for field in ("unit", "identified_by", "delimiter", "columns"):
         if content[field] is None:
             del content[field]
@@ -208,10 +215,11 @@ def _read_genesis(body: str) -> Genesis:
         _names(content.get("identified_by")),
         content.get("delimiter"),
         _names(content.get("columns")),
+        content.get("encoding", UTF_8),
     )
     kinds = (type(genesis.data_set), type(genesis.holdout), type(genesis.delta), type(genesis.public))
     known = kinds == (str, float, float, bool) and genesis.unit in (None, "patient", "record")
-    parted = genesis.delimiter is None or isinstance(genesis.delimiter, str)
+    parted = isinstance(genesis.delimiter, str | None) and isinstance(genesis.encoding, str)
     if not known or not parted or genesis_row(genesis)[3] != body:
         msg = "not a genesis"
         raise ValueError(msg)

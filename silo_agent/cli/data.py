@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policies.decision import check_file
 from policies.documents.study import load_study
+from policies.file_fit import check_file
 from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting, on_terminal, waiting
 from silo_agent.cli.policy import ATTENTION

@@ -161,14 +161,22 @@ class OwnCodes:
         forms = [(form, meant) for own, meant in codes.items() for form in (own, number(own)) if form is not None]
         self._own = CodeTable([form for form, _ in forms])
         self._meant = [meant for _, meant in forms]
+        self.listed = tuple(codes)
         self.numbers = self._own.read_as_numbers
+
+    def lists(self, cell: Cell) -> bool:
+        """Whether a cell stands for something else."""
+        return self._place(cell) is not None
+
+    def _place(self, cell: Cell) -> int | None:
+        return self._own.find("" if cell is None else cell)
 
     def of(self, cell: Cell) -> Cell:
         """Return the study's code for a cell, None if it means "not recorded", or the cell itself if it is not listed.
 
         Null and an empty cell are the same here, as they are in CSV and Parquet.
         """
-        place = self._own.find("" if cell is None else cell)
+        place = self._place(cell)
         return cell if place is None else self._meant[place]
 
 

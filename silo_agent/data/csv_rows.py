@@ -17,6 +17,7 @@ MARK: Final = b"\xef\xbb\xbf"
 """Of UTF-8, as some programs write it before the first line."""
 _OPEN: Final = "unexpected end of data"
 """What `csv` says of a quote that does not close."""
+_DECODABLE: Final = "a CSV file saved as UTF-8, or as data_set.file.encoding of the policy says"
 _ONE_LINE: Final = "quotes that close in their own line; keep cells of several lines in a Parquet file or a database"
 
 
@@ -37,7 +38,7 @@ def split_line(line: bytes, delimiter: str) -> list[str] | Unfit:
         # strict, because otherwise an open quote would be closed by the line's end.
         return next(csv.reader([line.decode()], delimiter=delimiter, strict=True), [])
     except UnicodeDecodeError:
-        return Unfit("a CSV file saved as UTF-8", "bytes that are not UTF-8")
+        return Unfit(_DECODABLE, "bytes that are not in the file's encoding")
     except csv.Error as error:
         if str(error) == _OPEN:
             return Unfit(_ONE_LINE, "a quote that is open at the line's end")

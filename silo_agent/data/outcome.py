@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 
 from policies.documents.study import Label, Scale
 from policies.plan.families import TARGET_STEPS
-from silo_agent.data.cells import Cell, number
+from silo_agent.data.cells import Cell
+from silo_agent.data.columns.number_forms import PLAIN, Floats, NumberForm
 from silo_agent.data.columns.parsing import Parser
 from silo_agent.data.errors import Unfit
 
-Floats = NDArray[np.float64]
 _HALF: Final = TARGET_STEPS // 2
 _ALONG: Final[dict[Scale, Callable[[float], float]]] = {"linear": float, "log": math.log, "log1p": math.log1p}
 _BACK: Final[dict[Scale, Callable[[Floats], Floats]]] = {"linear": np.asarray, "log": np.exp, "log1p": np.expm1}
 """From a value of the column to its scale, and from values on the scale to those of the column."""
 
 
-def place_parser(label: Label) -> Parser[int]:
+def place_parser(label: Label, form: NumberForm = PLAIN) -> Parser[int]:
     """Reads the place of a cell's number. Other cells are `Unfit`."""
     minimum, maximum, scale = _range(label)
     low, high = ends(label)
 
     def parse(cell: Cell) -> int:
-        value = number(cell)
+        value = form.number(cell)
         if value is None or not minimum <= value <= maximum:
-            msg = f"a number in [{minimum:g}, {maximum:g}], written like 1.5: it is the outcome"
+            msg = f"a number in [{minimum:g}, {maximum:g}], written like {form.written}: it is the outcome"
             raise Unfit(msg)
         place = round((_ALONG[scale](value) - low) / (high - low) * TARGET_STEPS)
         return min(max(place, 0), TARGET_STEPS)
@@ -47,7 +47,7 @@ def place_parser(label: Label) -> Parser[int]:
         places = np.rint((placed - low) / (high - low) * TARGET_STEPS)
         return np.clip(places, 0, TARGET_STEPS).astype(np.int64), fits
 
-    return Parser(parse, along)
+    return Parser(parse, along, form=form)
 
 
 def targets(places: NDArray[np.int64]) -> Floats:

@@ -20,11 +20,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.documents.sections.spelling import UTF_8, Spelling
 from policies.documents.study import Code, DataSchema
 from silo_agent.data.cells import Cell, OwnCodes, shown, text
 from silo_agent.data.columns.arrow_cells import Places, distinct, give_back, joined
 from silo_agent.data.columns.collected import Collected
 from silo_agent.data.columns.names import Numbering
+from silo_agent.data.columns.number_forms import PLAIN, NumberForm
+from silo_agent.data.columns.own_columns import OwnColumns
 from silo_agent.data.columns.parsers import (
     domain_parser,
     feature_parser,
@@ -32,7 +35,7 @@ from silo_agent.data.columns.parsers import (
     patient_parser,
     scaled_fill,
 )
-from silo_agent.data.columns.parsing import Parser, read_cells, read_distinct
+from silo_agent.data.columns.parsing import Make, Parser, of_codes, read_cells, read_distinct
 from silo_agent.data.errors import DataError, Faults, RecordFault, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, PixelScale
@@ -45,20 +48,29 @@ T = TypeVar("T")
 
 
 class Spellings:
-    """A file's own codes by column, which are read as what they stand for in studies."""
+    """A file's own codes and forms of numbers by column, which are read as what they stand for in studies."""
 
-    def __init__(self, codes: Mapping[str, Mapping[str, Code | None]]) -> None:
+    def __init__(
+        self, codes: Mapping[str, Mapping[str, Code | None]], spelling: Spelling, units: Mapping[str, str]
+    ) -> None:
         self._own = {column: OwnCodes(own) for column, own in codes.items()}
+        self._plain = NumberForm(spelling.decimal)
+        self._forms = dict[str, NumberForm]()
+        for column, unit in spelling.units.items():
+            made = unit.conversion(units.get(column))
+            if made is not None:
+                self._forms[column] = NumberForm(spelling.decimal, made.factor, made.offset)
 
     @classmethod
-    def of(cls, written: Written | None) -> Self:
-        """Those that a policy lists."""
-        return cls({} if written is None else written.codes)
+    def of(cls, written: Written | None, schema: DataSchema) -> Self:
+        """Those that a policy lists, for the units of a study. `policies.file_fit` refuses those that it lacks."""
+        return cls({}, Spelling(), {}) if written is None else cls(written.codes, written.spelling, schema.units)
 
-    def parser(self, column: str, parser: Parser[T]) -> Parser[T]:
-        """A parser of a column's cells as studies spell them, made into one of its cells as the file has them."""
+    def parser(self, column: str, make: Make[T]) -> Parser[T]:
+        """A parser of a column's cells as the file has them. Own codes stand for what a study would write."""
+        parser = make(self._forms.get(column, self._plain))
         own = self._own.get(column)
-        return parser if own is None else parser.spelt(own.of, own.numbers)
+        return parser if own is None else parser.spelt(own, make(PLAIN).parse)
 
 
 class ColumnReader:
@@ -68,9 +80,9 @@ class ColumnReader:
         self.table, self.faults, self._spellings = table, faults, spellings
         self.fits = np.ones(len(table.rows), np.bool_)
 
-    def column(self, name: str, parser: Parser[T], instead: T) -> NDArray[Any]:
+    def column(self, name: str, make: Make[T], instead: T) -> NDArray[Any]:
         """Read every cell of a column, (n,). A cell that does not fit becomes `instead`, and a fault is added."""
-        parsed = read_cells(self.table.columns[name], self._spellings.parser(name, parser), instead)
+        parsed = read_cells(self.table.columns[name], self._spellings.parser(name, make), instead)
         for place, reason in zip(parsed.unfit.tolist(), parsed.reasons, strict=True):
             self._describe(place, name, reason)
         self.fits[parsed.unfit] = False
@@ -150,9 +162,9 @@ class Reading:
         """For each record that fits, what stands in a column of `cells`."""
         return tuple(text(cell) for cell, fits in zip(self.cells[column], self.fits, strict=True) if fits)
 
-    def values(self, column: str, parser: Parser[T], instead: T) -> NDArray[Any]:
+    def values(self, column: str, make: Make[T], instead: T) -> NDArray[Any]:
         """What a parser gives for every cell of a column of `cells`, as studies spell them; `instead` for the unfit."""
-        return read_cells(self.cells[column], self.spellings.parser(column, parser), instead).values
+        return read_cells(self.cells[column], self.spellings.parser(column, make), instead).values
 
     def whole(self) -> Records:
         """All records. Raises `DataError`, with what was found and expected by row and column, if one does not fit."""
@@ -224,8 +236,9 @@ def open_rows(
     """Open a source for the columns that `RecordBuilder` reads. Raises `DataError` as `read_records` does."""
     schema = schema if written is None else written.schema(schema)
     identified_by = () if schema.patient is not None else identified_by
-    needed = tuple(dict.fromkeys((*needed_columns(schema), *more)))
-    return open_source(source, schema, needed, identified_by=identified_by)
+    needed = OwnColumns(written, schema.missing).needed((*needed_columns(schema), *more))
+    encoding = UTF_8 if written is None else written.encoding
+    return open_source(source, schema, needed, identified_by=identified_by, encoding=encoding)
 
 
 class RecordBuilder:
@@ -243,7 +256,8 @@ class RecordBuilder:
     ) -> None:
         schema = schema if written is None else written.schema(schema)
         self._schema, self._more = schema, tuple(more)
-        self._spellings = Spellings.of(written)
+        self._spellings = Spellings.of(written, schema)
+        self._own = OwnColumns(written, schema.missing)
         self._faults = Faults() if faults is None else faults
         self._store = None
         if schema.image is not None:
@@ -257,14 +271,15 @@ class RecordBuilder:
 
     def add(self, table: Table) -> None:
         """Read the rows of one more table. Every column is read, so that each of their faults is found."""
+        table = self._own.table(table)
         reader = ColumnReader(table, self._faults, self._spellings)
         schema, store = self._schema, self._store
         labels = reader.column(schema.label.column, outcome_parser(schema.label), 0)
         domains = read_domains(reader, schema)
         environments = None
         if schema.environment is not None:
-            parser = domain_parser(schema.environment, schema.missing, "environment")
-            environments = reader.column(schema.environment.column, parser, 0)
+            make = domain_parser(schema.environment, schema.missing, "environment")
+            environments = reader.column(schema.environment.column, make, 0)
         protected = read_protected(reader, schema)
         inputs = read_inputs(reader, schema)
         codes, names = _names(reader, schema)
@@ -320,8 +335,8 @@ def read_protected(reader: ColumnReader, schema: DataSchema) -> NDArray[np.int64
     """Return the place of every record's value of each protected attribute, (n, P); None if the study has none."""
     if not schema.protected:
         return None
-    parsers = ((factor, domain_parser(factor, schema.missing, "protected group")) for factor in schema.protected)
-    return np.stack([reader.column(factor.column, parser, 0) for factor, parser in parsers], axis=1)
+    makes = ((factor, domain_parser(factor, schema.missing, "protected group")) for factor in schema.protected)
+    return np.stack([reader.column(factor.column, make, 0) for factor, make in makes], axis=1)
 
 
 def read_inputs(reader: ColumnReader, schema: DataSchema) -> NDArray[np.float32]:
@@ -347,7 +362,7 @@ def image_places(reader: ColumnReader, store: ImageStore, column: str) -> NDArra
     """The place in a store of every row's image, (n,)."""
     _, different = distinct(reader.table.columns[column])
     store.expect(different)
-    return reader.column(column, Parser(store.place), 0)
+    return reader.column(column, of_codes(store.place), 0)
 
 
 def empty_records(schema: DataSchema) -> Records:

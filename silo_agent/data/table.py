@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.policy import Policy
+from policies.documents.sections.spelling import UTF_8, Spelling
 from policies.documents.study import Code, DataSchema
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import Cell, identifier, identity_text
@@ -32,26 +33,41 @@ class Written:
     """How the hospital writes its file, by its policy. It takes precedence over what a study expects.
 
     `missing` is None where the study's marks count. `codes` has the file's own codes by column, with what they stand
-    for in studies; identities are made of the cells as they stand in the file.
+    for in studies; identities are made of the cells as they stand in the file. `spelling` says the rest.
     """
 
     delimiter: str
     columns: tuple[str, ...]
     missing: tuple[str, ...] | None = None
     codes: Mapping[str, Mapping[str, Code | None]] = field(default_factory=dict)
+    encoding: str = UTF_8
+    spelling: Spelling = field(default_factory=Spelling)
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """What a policy says."""
         file, spelling = policy.data_set.file, policy.spelling
-        return cls(file.delimiter, file.columns, spelling.missing, spelling.codes)
+        rest = spelling.model_copy(update={"missing": None, "codes": {}})
+        return cls(file.delimiter, file.columns, spelling.missing, spelling.codes, file.encoding, rest)
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "delimiter": self.delimiter,
+            "columns": self.columns,
+            "missing": self.missing,
+            "codes": self.codes,
+            "encoding": self.encoding,
+            "spelling": self.spelling.said(),
+        }
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any]) -> Self:
-        """Inverse of `dataclasses.asdict`, also after JSON, which has lists instead of tuples."""
+        """Inverse of `fields`, also after JSON, and of what version 0.6 kept."""
         missing = fields["missing"]
         marks = None if missing is None else tuple(missing)
-        return cls(fields["delimiter"], tuple(fields["columns"]), marks, fields["codes"])
+        encoding, spelling = fields.get("encoding", UTF_8), Spelling.model_validate(fields.get("spelling", {}))
+        return cls(fields["delimiter"], tuple(fields["columns"]), marks, fields["codes"], encoding, spelling)
 
     def schema(self, schema: DataSchema) -> DataSchema:
         """The study's schema with what the policy says instead."""

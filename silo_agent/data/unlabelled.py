@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.documents.sections.spelling import UTF_8
 from policies.documents.study import DataSchema, DomainColumn
-from silo_agent.data.cells import Absence, Cell, number, text
+from silo_agent.data.cells import Absence, Cell, text
+from silo_agent.data.columns.number_forms import NumberForm
+from silo_agent.data.columns.own_columns import OwnColumns
 from silo_agent.data.columns.parsers import domain_parser, patient_parser, scaled_fill
-from silo_agent.data.columns.parsing import Parser
+from silo_agent.data.columns.parsing import Make, Parser
 from silo_agent.data.errors import Faults, Unfit
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
@@ -68,8 +71,12 @@ def read_unlabelled(
     needed = dict.fromkeys([*read, *(factors if domain is None else ())])
     optional = set(factors) - set(read) if unknown_allowed else set()
     faults = Faults()
-    table = read_table(path, schema, faults, tuple(needed), optional)
-    reader = ColumnReader(table, faults, Spellings.of(written))
+    own = OwnColumns(written, schema.missing)
+    # What a domain alone is made of may be absent with it.
+    may_lack = set(own.needed(optional)) - set(own.needed(read))
+    encoding = UTF_8 if written is None else written.encoding
+    table = own.table(read_table(path, schema, faults, own.needed(needed), may_lack, encoding=encoding))
+    reader = ColumnReader(table, faults, Spellings.of(written, schema))
     domains = (
         _domains(reader, schema, lenient=unknown_allowed)
         if domain is None
@@ -91,8 +98,8 @@ def _domains(reader: ColumnReader, schema: DataSchema, *, lenient: bool) -> NDAr
     domains, known = np.zeros(rows, np.int64), np.ones(rows, bool)
     for factor in schema.domain:
         if factor.column in reader.table.columns:
-            parser = domain_parser(factor, schema.missing)
-            parts = reader.column(factor.column, _or_unknown(factor, schema, parser) if lenient else parser, 0)
+            make = domain_parser(factor, schema.missing)
+            parts = reader.column(factor.column, _or_unknown(factor, schema, make) if lenient else make, 0)
         else:
             parts = np.full(rows, UNKNOWN, np.int64)
         known &= parts != UNKNOWN
@@ -100,19 +107,24 @@ def _domains(reader: ColumnReader, schema: DataSchema, *, lenient: bool) -> NDAr
     return np.where(known, domains, UNKNOWN)
 
 
-def _or_unknown(factor: DomainColumn, schema: DataSchema, parser: Parser[int]) -> Parser[int]:
+def _or_unknown(factor: DomainColumn, schema: DataSchema, make: Make[int]) -> Make[int]:
     """The same parser, but with unknown for an empty cell or an unlisted code. A band still needs a number."""
     absence = Absence(schema.missing)
 
-    def lenient(cell: Cell) -> int:
-        if absence.covers(cell) or text(cell) == "":
-            return UNKNOWN
-        if factor.edges and number(cell) is None:
-            msg = "a number such as 1.5, or nothing if the domain is unknown"
-            raise Unfit(msg)
-        try:
-            return parser.parse(cell)
-        except Unfit:
-            return UNKNOWN
+    def lenient(form: NumberForm) -> Parser[int]:
+        parser = make(form)
 
-    return replace(parser, parse=lenient)
+        def parse(cell: Cell) -> int:
+            if form.covers(absence, cell) or text(cell) == "":
+                return UNKNOWN
+            if factor.edges and form.number(cell) is None:
+                msg = f"a number such as {form.written}, or nothing if the domain is unknown"
+                raise Unfit(msg)
+            try:
+                return parser.parse(cell)
+            except Unfit:
+                return UNKNOWN
+
+        return replace(parser, parse=parse)
+
+    return lenient

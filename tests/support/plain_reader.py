@@ -6,12 +6,16 @@ It uses of the product only what a single line and a single cell mean (`csv_rows
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from policies.documents.sections.spelling import Spelling
 from silo_agent.data.cells import OwnCodes, plain, shown
+from silo_agent.data.columns.number_forms import PLAIN, NumberForm
 from silo_agent.data.columns.parsers import domain_parser, feature_parser, outcome_parser, patient_parser
+from silo_agent.data.columns.parsing import of_codes
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import Unfit
 from silo_agent.data.table import identity_of
@@ -56,28 +60,32 @@ def read(rows, schema, written, identified_by=()):
     """What every record is, and every fault, from rows as above."""
     schema = schema if written is None else written.schema(schema)
     own = {} if written is None else {name: OwnCodes(codes) for name, codes in written.codes.items()}
+    spelling = Spelling() if written is None else written.spelling
     faults, records, broken = [], [], 0
-    asked = [(schema.label.column, outcome_parser(schema.label).parse)]
-    asked += [(factor.column, domain_parser(factor, schema.missing).parse) for factor in schema.domain]
+    asked = [(schema.label.column, outcome_parser(schema.label))]
+    asked += [(factor.column, domain_parser(factor, schema.missing)) for factor in schema.domain]
     if schema.environment is not None:
         parser = domain_parser(schema.environment, schema.missing, "environment")
-        asked.append((schema.environment.column, parser.parse))
-    asked += [
-        (factor.column, domain_parser(factor, schema.missing, "protected group").parse) for factor in schema.protected
-    ]
-    asked += [(feature.column, feature_parser(feature, schema).parse) for feature in schema.features]
+        asked.append((schema.environment.column, parser))
+    asked += [(factor.column, domain_parser(factor, schema.missing, "protected group")) for factor in schema.protected]
+    asked += [(feature.column, feature_parser(feature, schema)) for feature in schema.features]
     if schema.patient is not None:
-        asked.append((schema.patient, patient_parser(schema.missing)))
+        asked.append((schema.patient, of_codes(patient_parser(schema.missing))))
     for row, cells in rows:
         if isinstance(cells, tuple):
             faults.append(cells)
             broken += 1
             continue
         values, fits = [], True
-        for place, (column, parse) in enumerate(asked):
-            cell, names = cells[column], schema.patient is not None and place == len(asked) - 1
+        for place, (column, make) in enumerate(asked):
+            cell, names = cell_of(column, cells, spelling), schema.patient is not None and place == len(asked) - 1
+            plain = names or column not in own or not own[column].lists(cell)
             try:
-                values.append(parse(cell if names or column not in own else own[column].of(cell)))
+                values.append(
+                    make(form_of(column, spelling, schema.units)).parse(cell)
+                    if plain
+                    else make(PLAIN).parse(own[column].of(cell))
+                )
             except Exception as error:  # noqa: BLE001  # as the reader
                 unfit = error if isinstance(error, Unfit) else Unfit("a value that can be used", type(error).__name__)
                 fits = False
@@ -87,6 +95,37 @@ def read(rows, schema, written, identified_by=()):
             whose = values.pop() if schema.patient is not None else identity_of(cells[name] for name in identified_by)
             records.append((whose, tuple(np.asarray(values, np.float64).astype(np.float32).tolist())))
     return Read(tuple(sorted(faults)), _comparable(records), broken)
+
+
+def cell_of(column, cells, spelling):
+    """What stands in a row's column, or what is made of its other cells."""
+    if column in spelling.absent:
+        return None
+    if column not in spelling.between:
+        return cells[column]
+    one, days = spelling.between[column], []
+    for name in (one.start, one.end):
+        cell = cells[name]
+        if cell is None or not str(cell).strip():
+            days.append(None)
+            continue
+        try:
+            days.append(datetime.strptime(str(cell).strip(), spelling.dates[name]))  # noqa: DTZ007  # days have no zone
+        except ValueError:
+            return f"{cell!r}, which is not written as {spelling.dates[name]}"
+    if None in days:
+        return None
+    if one.unit == "days":
+        return (days[1].date() - days[0].date()).days
+    years = days[1].year - days[0].year
+    return years if (days[1].month, days[1].day) >= (days[0].month, days[0].day) else years - 1
+
+
+def form_of(column, spelling, units):
+    """How a column's numbers are written."""
+    own = spelling.units.get(column)
+    made = None if own is None else own.conversion(units.get(column))
+    return NumberForm(spelling.decimal, *((made.factor, made.offset) if made else ()))
 
 
 def of_reading(reading, schema):

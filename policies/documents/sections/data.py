@@ -7,7 +7,7 @@ one. `silo_agent.data.reader` does it. The arithmetic: docs/design/noise.md, "Pu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
@@ -27,6 +27,8 @@ MOST_DOMAINS: Final = 8192
 MOST_INPUTS: Final = 16_384
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]
+Unit = Annotated[str, Field(min_length=1, max_length=32), bounds.text(32)]
+"""What a column's numbers count, such as `mg/dl`. Units are compared as texts, and mean nothing else here."""
 Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOST, fix="choose another unit")]
 """A value of a column, in the column's own unit."""
 Outcome = Annotated[float, Field(allow_inf_nan=False), bounds.within(-1e11, 1e11, fix="choose another unit")]
@@ -108,6 +110,18 @@ class NumericFeature(Closed):
             ),
             unit="column's unit",
             change="cells are absent",
+        ),
+    ] = None
+    unit: Annotated[
+        Unit | None,
+        About(
+            (
+                "what the column's numbers count; a hospital whose file has another unit converts it by its policy,"
+                " or is refused"
+            ),
+            unit="a text such as `mg/dl`",
+            change="hospitals may measure in several units",
+            since="0.7",
         ),
     ] = None
 
@@ -218,6 +232,15 @@ class Label(Closed):
             since="0.6",
         ),
     ] = "linear"
+    unit: Annotated[
+        Unit | None,
+        About(
+            "of a label that is a number: what it counts, as of a feature",
+            unit="a text such as `mg/dl`",
+            change="the column has numbers",
+            since="0.7",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -339,6 +362,15 @@ class DomainColumn(Closed):
         Field(min_length=1, max_length=32),
         About("what results call the groups", unit="list of texts"),
     ]
+    unit: Annotated[
+        Unit | None,
+        About(
+            "of a number: what it counts, as of a feature",
+            unit="a text such as `mg/dl`",
+            change="the column has numbers",
+            since="0.7",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -381,6 +413,15 @@ class EnvironmentColumn(Closed):
             "cuts of a number, as of a domain", unit="list of numbers, column's unit", change="the column has numbers"
         ),
     ] = ()
+    unit: Annotated[
+        Unit | None,
+        About(
+            "of a number: what it counts, as of a feature",
+            unit="a text such as `mg/dl`",
+            change="the column has numbers",
+            since="0.7",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -503,6 +544,14 @@ class DataSchema(Closed):
     record has a value of each."""
 
     @model_validator(mode="after")
+    def _check_units(self) -> Self:
+        for column, named in self._units().items():
+            if len(set(named)) > 1:
+                msg = f"column {column!r} is read in {' and in '.join(dict.fromkeys(named))}; name one unit"
+                raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.features and self.image is None:
             msg = "give features, an image, or both"
@@ -550,6 +599,30 @@ class DataSchema(Closed):
         for factor in self.domain:
             names = tuple(f"{a} {b}".strip() for a in names for b in factor.names)
         return names
+
+    def _read(self) -> Iterator[NumericFeature | DomainColumn | EnvironmentColumn | Label]:
+        """Everything that reads a number of a column."""
+        yield from (one for one in self.features if isinstance(one, NumericFeature))
+        yield from (one for one in (*self.domain, *self.protected) if one.edges)
+        yield from [self.environment] if self.environment is not None and self.environment.edges else []
+        yield from [self.label] if self.label.number is not None else []
+
+    def _units(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for one in self._read():
+            if one.unit is not None:
+                found.setdefault(one.column, []).append(one.unit)
+        return found
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """The columns that are read as numbers."""
+        return frozenset(one.column for one in self._read())
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each column of numbers for which one is named."""
+        return {column: named[0] for column, named in self._units().items()}
 
     @property
     def inputs(self) -> int:

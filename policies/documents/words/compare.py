@@ -70,9 +70,11 @@ _BOUND: Final = (
     "data_set.holdout",
     "data_set.file.delimiter",
     "data_set.file.columns",
+    "data_set.file.encoding",
     "data_set.public",
     "budget.delta",
 )
+_MARKS: Final = {".": "point", ",": "comma"}
 _SEALINGS: Final = ("ring", "ckks")
 """From the weaker to the stronger."""
 
@@ -217,6 +219,20 @@ def _spelling(old: Policy, new: Policy) -> Iterable[Difference]:
     for column in dict.fromkeys([*before.codes, *after.codes]):
         if before.codes.get(column) != after.codes.get(column):
             yield Difference("spelling.codes", Change.NEUTRAL, f"the codes of column {column} are read otherwise")
+    if before.decimal != after.decimal:
+        text = f"numbers have a {_MARKS[after.decimal]} before their fraction, before a {_MARKS[before.decimal]}"
+        yield Difference("spelling.decimal", Change.NEUTRAL, text)
+    for column in sorted(set(before.absent) ^ set(after.absent)):
+        text = f"the hospital has {'no' if column in after.absent else 'a'} column {column}"
+        yield Difference("spelling.absent", Change.NEUTRAL, text)
+    for field, old_ones, new_ones, text in (
+        ("spelling.dates", before.dates, after.dates, "the dates of column {} are read otherwise"),
+        ("spelling.between", before.between, after.between, "column {} is the time between other dates"),
+        ("spelling.units", before.units, after.units, "the unit of column {} is said otherwise"),
+    ):
+        for column in dict.fromkeys([*old_ones, *new_ones]):
+            if old_ones.get(column) != new_ones.get(column):
+                yield Difference(field, Change.NEUTRAL, text.format(column))
 
 
 def _contact(old: Policy, new: Policy) -> Iterable[Difference]:

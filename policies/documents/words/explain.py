@@ -16,6 +16,7 @@ from typing import Final
 from policies.documents.policy import Policy
 from policies.documents.sections.data import Code
 from policies.documents.sections.evaluation import METRICS
+from policies.documents.sections.spelling import UTF_8, Spelling
 from policies.documents.words.factors import times
 
 _MODES: Final = {
@@ -77,6 +78,7 @@ def _whose(policy: Policy) -> str:
     )
     delimiter = _DELIMITERS[data.file.delimiter]
     named = f"are {_listed(data.file.columns)}, in this order" if data.file.columns else "are named by its first line"
+    characters = "" if data.file.encoding == UTF_8 else f" Its characters are in {data.file.encoding}."
     marks = policy.spelling.missing
     missing = (
         "" if marks is None else f" Cells of {_listed(map(repr, marks)) or 'nothing'} mean that nothing is recorded."
@@ -88,10 +90,28 @@ def _whose(policy: Policy) -> str:
     )
     return (
         f"The data set {data.id}. {unit}. The data say in {_listed(data.identified_by)} whose record it is. The cells"
-        f" of a CSV file are parted by {delimiter}, and its columns {named}; no study can say otherwise.{missing}"
-        f"{codes} {data.holdout:.0%} of the {data.unit}s are kept apart to measure models and never train one.{public}"
+        f" of a CSV file are parted by {delimiter}, and its columns {named}; no study can say otherwise."
+        f"{characters}{missing}{codes}{_spelt(policy.spelling)} {data.holdout:.0%} of the {data.unit}s are kept apart"
+        f" to measure models and never train one.{public}"
         f" {policy.contact} answers for this policy."
     )
+
+
+def _spelt(spelling: Spelling) -> str:
+    """What a file says otherwise than studies do, but for its marks and codes."""
+    said = []
+    if spelling.decimal == ",":
+        said.append("Numbers have a comma before their fraction.")
+    if spelling.absent:
+        said.append(f"The hospital does not have {_listed(spelling.absent)}; their cells count as not recorded.")
+    said += [f"Dates of {column} are written as {form}." for column, form in spelling.dates.items()]
+    said += [
+        f"{column} is the time from {one.start} to {one.end} in {one.unit}." for column, one in spelling.between.items()
+    ]
+    for column, own in spelling.units.items():
+        other = f", and is converted for studies that ask for {_listed(own.into)}" if own.into else ""
+        said.append(f"{column} is in {own.unit}{other}.")
+    return " ".join(["", *said])
 
 
 def _codes(own: Mapping[str, Code | None]) -> str:

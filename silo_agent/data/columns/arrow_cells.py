@@ -79,6 +79,11 @@ class ArrowCells(Sequence[Cell]):
             return _floats(pc.cast(self.array, pa.float64(), safe=False))
         return self._of_texts() if kind in _TEXTS else None
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether the cells are texts."""
+        return str(self.array.type) in _TEXTS
+
     def longest(self) -> int:
         """Bytes of the longest text, which has no more characters."""
         return int(pc.max(pc.binary_length(self.array)).as_py() or 0)

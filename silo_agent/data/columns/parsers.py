@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -23,8 +24,9 @@ from policies.documents.study import (
     Label,
     NumericFeature,
 )
-from silo_agent.data.cells import Absence, Cell, CodeTable, identifier, number
-from silo_agent.data.columns.parsing import Floats, Parser
+from silo_agent.data.cells import Absence, Cell, CodeTable, identifier
+from silo_agent.data.columns.number_forms import Floats, NumberForm
+from silo_agent.data.columns.parsing import Make, Parser, of_codes
 from silo_agent.data.errors import Unfit
 from silo_agent.data.inputs import ABSENT
 from silo_agent.data.outcome import place_parser
@@ -33,9 +35,9 @@ _FARTHEST: Final = 1.0 + 1e-9
 """Where rounding may put an end of a feature's range."""
 
 
-def outcome_parser(label: Label) -> Parser[int]:
+def outcome_parser(label: Label) -> Make[int]:
     """Reads a cell's class, or the place of its number. Other cells are `Unfit`."""
-    return Parser(_class(label)) if label.number is None else place_parser(label)
+    return of_codes(_class(label)) if label.number is None else partial(place_parser, label)
 
 
 def _class(label: Label) -> Callable[[Cell], int]:
@@ -58,12 +60,12 @@ def _class(label: Label) -> Callable[[Cell], int]:
     return parse
 
 
-def domain_parser(
-    factor: DomainColumn | EnvironmentColumn, missing: Sequence[str], what: str = "domain"
-) -> Parser[int]:
+def domain_parser(factor: DomainColumn | EnvironmentColumn, missing: Sequence[str], what: str = "domain") -> Make[int]:
     """Reads a cell's place among a factor's values. Other cells are `Unfit`."""
     absence = Absence(missing)
     codes = CodeTable(factor.values)
+    if factor.edges:
+        return partial(_band, factor.edges, absence, what)
 
     def parse_code(cell: Cell) -> int:
         place = codes.find(cell)
@@ -71,22 +73,28 @@ def domain_parser(
             raise Unfit(str(codes))
         return place
 
-    def parse_band(cell: Cell) -> int:
-        value = None if absence.covers(cell) else number(cell)
+    return of_codes(parse_code)
+
+
+def _band(edges: Sequence[float], absence: Absence, what: str, form: NumberForm) -> Parser[int]:
+    def parse(cell: Cell) -> int:
+        value = None if form.covers(absence, cell) else form.number(cell)
         if value is None:
-            msg = f"a number such as 1.5: it decides the {what}"
+            msg = f"a number such as {form.written}: it decides the {what}"
             raise Unfit(msg)
-        return int(np.searchsorted(factor.edges, value, side="right"))
+        return int(np.searchsorted(edges, value, side="right"))
 
     def along(values: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        return np.searchsorted(factor.edges, values, side="right").astype(np.int64), np.ones(len(values), np.bool_)
+        return np.searchsorted(edges, values, side="right").astype(np.int64), np.ones(len(values), np.bool_)
 
-    return Parser(parse_band, along, absence.numbers) if factor.edges else Parser(parse_code)
+    return Parser(parse, along, form.apart(absence), form)
 
 
-def feature_parser(feature: Feature, schema: DataSchema) -> Parser[float]:
+def feature_parser(feature: Feature, schema: DataSchema) -> Make[float]:
     """Reads the number that stands for a cell in memory (`Inputs.cells`). Other cells are `Unfit`."""
-    return _number(feature, schema) if isinstance(feature, NumericFeature) else Parser(_category(feature, schema))
+    if isinstance(feature, NumericFeature):
+        return partial(_number, feature, schema)
+    return of_codes(_category(feature, schema))
 
 
 def scaled_fill(feature: Feature) -> float:
@@ -112,19 +120,19 @@ def _scaled(feature: NumericFeature, value: float) -> float:
     return scaled
 
 
-def _number(feature: NumericFeature, schema: DataSchema) -> Parser[float]:
+def _number(feature: NumericFeature, schema: DataSchema, form: NumberForm) -> Parser[float]:
     absence = Absence(schema.missing, feature.missing)
     fill = scaled_fill(feature)
 
     def parse(cell: Cell) -> float:
-        if absence.covers(cell):
+        if form.covers(absence, cell):
             if math.isnan(fill):
                 msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]; the study gives no fill for empty cells"
                 raise Unfit(msg)
             return float(ABSENT)
-        value = number(cell)
+        value = form.number(cell)
         if value is None:
-            msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like 1.5"
+            msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like {form.written}"
             raise Unfit(msg)
         if feature.outside == "clip":
             value = min(max(value, feature.minimum), feature.maximum)
@@ -146,7 +154,7 @@ def _number(feature: NumericFeature, schema: DataSchema) -> Parser[float]:
         scaled = 2.0 * (placed - low) / (high - low) - 1.0
         return scaled, fits & (np.abs(scaled) <= _FARTHEST)
 
-    return Parser(parse, along, absence.numbers)
+    return Parser(parse, along, form.apart(absence), form)
 
 
 def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], float]:

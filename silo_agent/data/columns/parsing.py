@@ -13,12 +13,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from silo_agent.data.cells import Cell
+from silo_agent.data.cells import Cell, OwnCodes
 from silo_agent.data.columns.arrow_cells import ArrowCells, Places, distinct, taken
+from silo_agent.data.columns.number_forms import PLAIN, Floats, NumberForm
 from silo_agent.data.errors import Unfit
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
 Along = Callable[[Floats], tuple[Floats | NDArray[np.int64], NDArray[np.bool_]]]
 """From finite numbers (n,) to their values, and which of these hold; the other numbers are read one by one."""
 
@@ -28,19 +28,35 @@ class Parser(Generic[T]):
     """How one column's cells are read.
 
     `parse` gives a cell's value, and raises `Unfit`, or anything else, for a cell that has none. `along` gives the same
-    for numbers, but for those in `apart`, which are read by `parse` because more than their value may count.
+    for numbers in the study's unit, but for those numbers of the file in `apart`, which are read by `parse` because
+    more than their value may count. `form` says how the file writes numbers.
     """
 
     parse: Callable[[Cell], T]
     along: Along | None = None
     apart: Collection[float] = ()
+    form: NumberForm = PLAIN
 
-    def spelt(self, of: Callable[[Cell], Cell], apart: Collection[float]) -> Parser[T]:
-        """The same for cells of which some stand for others: `of` says for which, `apart` has the numbers among them.
+    def spelt(self, own: OwnCodes, parse: Callable[[Cell], T]) -> Parser[T]:
+        """The same for cells of which some stand for others, by `own`, which `parse` reads as studies spell them.
 
         What it stands for may be a number itself, so only cells that stand for themselves are read along.
         """
-        return Parser(lambda cell: self.parse(of(cell)), self.along, (*self.apart, *apart))
+
+        def read(cell: Cell) -> T:
+            return parse(own.of(cell)) if own.lists(cell) else self.parse(cell)
+
+        numbers = (value for code in own.listed if (value := self.form.raw(code)) is not None)
+        return Parser(read, self.along, (*self.apart, *own.numbers, *numbers), self.form)
+
+
+Make = Callable[[NumberForm], Parser[T]]
+"""A parser for a column whose numbers are written so."""
+
+
+def of_codes(parse: Callable[[Cell], T]) -> Make[T]:
+    """A parser that reads no numbers, and so heeds no form of them."""
+    return lambda _: Parser(parse)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -98,7 +114,7 @@ def _read_along(cells: Sequence[Cell], parser: Parser[T], values: NDArray[Any]) 
     """Fill in the values of plain numbers. Returns the places of all other cells, or None if it is the whole column."""
     if parser.along is None or not isinstance(cells, ArrowCells):
         return None
-    numbers = cells.numbers()
+    numbers = parser.form.numbers(cells)
     if numbers is None:
         return None
     plain = np.isfinite(numbers)
@@ -106,7 +122,7 @@ def _read_along(cells: Sequence[Cell], parser: Parser[T], values: NDArray[Any]) 
         plain &= numbers != one
     try:
         with np.errstate(all="ignore"):
-            found, fits = parser.along(numbers[plain])
+            found, fits = parser.along(parser.form.along(numbers[plain]))
     except Exception:  # noqa: BLE001  # then each number says by itself what is wrong with it
         return None
     places = np.flatnonzero(plain)

@@ -6,15 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.study import DataSchema, DomainColumn, Feature
-from silo_agent.data.cells import Absence, Cell, CodeTable, number
+from silo_agent.data.cells import Absence, Cell, CodeTable
+from silo_agent.data.columns.number_forms import Floats, NumberForm
 from silo_agent.data.columns.parsers import domain_parser
-from silo_agent.data.columns.parsing import Floats, Parser
+from silo_agent.data.columns.parsing import Parser, of_codes
 from silo_agent.data.errors import Faults, RecordFault
 from silo_agent.data.profiling import leaks
 from silo_agent.data.reader import Reading, read_records
@@ -140,15 +142,19 @@ def _values(reading: Reading, feature: Feature, schema: DataSchema) -> leaks.Pla
             found = codes.find(cell)
             return -1 if found is None else found
 
-        return reading.values(feature.column, Parser(place), -1)[reading.fits]
+        return reading.values(feature.column, of_codes(place), -1)[reading.fits]
     absence = Absence(schema.missing, feature.missing)
+    return leaks.parted(reading.values(feature.column, partial(_in_unit, absence), math.nan)[reading.fits])
+
+
+def _in_unit(absence: Absence, form: NumberForm) -> Parser[float]:
+    """Reads a number in the study's unit; NaN where none stands."""
 
     def value(cell: Cell) -> float:
-        found = None if absence.covers(cell) else number(cell)
+        found = None if form.covers(absence, cell) else form.number(cell)
         return math.nan if found is None else found
 
-    parser = Parser(value, lambda values: (values, np.ones(len(values), np.bool_)), absence.numbers)
-    return leaks.parted(reading.values(feature.column, parser, math.nan)[reading.fits])
+    return Parser(value, lambda values: (values, np.ones(len(values), np.bool_)), form.apart(absence), form)
 
 
 def _missing(reading: Reading, schema: DataSchema, name: str) -> int:
@@ -158,8 +164,10 @@ def _missing(reading: Reading, schema: DataSchema, name: str) -> int:
     def along(values: Floats) -> tuple[leaks.Places, NDArray[np.bool_]]:
         return np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
 
-    parser = Parser(lambda cell: int(absence.covers(cell)), along, absence.numbers)
-    return int(reading.values(name, parser, 0).sum())
+    def made(form: NumberForm) -> Parser[int]:
+        return Parser(lambda cell: int(form.covers(absence, cell)), along, form.apart(absence), form)
+
+    return int(reading.values(name, made, 0).sum())
 
 
 def _placed(reading: Reading, factor: DomainColumn, schema: DataSchema) -> leaks.Places:

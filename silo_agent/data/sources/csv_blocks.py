@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from policies.documents.sections.spelling import UTF_8
 from silo_agent.data.cells import MAX_TEXT
 from silo_agent.data.columns.arrow_cells import ArrowCells
 from silo_agent.data.csv_rows import MARK, split_line
@@ -26,6 +27,7 @@ BLOCK_BYTES: Final = 4 << 20
 _END, _QUOTE = ord("\n"), ord('"')
 _BEYOND_ASCII: Final = 128
 _TEXT: Final = pa.string()
+_NO_UTF_8: Final = b"\xff"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -52,8 +54,31 @@ class CsvRows:
         return "CsvRows(<private>)"
 
 
-def line_blocks(file: BinaryIO, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield a file as blocks of whole lines, each of which ends with LF. In the file they end with LF, CR, or both."""
+def line_blocks(file: BinaryIO, size: int = BLOCK_BYTES, *, encoding: str = UTF_8) -> Iterator[bytes]:
+    """Yield a file as blocks of whole lines in UTF-8, each of which ends with LF.
+
+    In the file they end with LF, CR, or both. A line that is not of the `encoding` (one of
+    `policies.documents.sections.spelling`, in which no character has the byte of a line's end) is no UTF-8 either.
+    """
+    for block in _whole_lines(file, size):
+        yield block if encoding == UTF_8 else _in_utf_8(block, encoding)
+
+
+def _in_utf_8(block: bytes, encoding: str) -> bytes:
+    try:
+        return block.decode(encoding).encode()
+    except UnicodeError:
+        return b"".join(_line_in_utf_8(line, encoding) for line in block.splitlines(keepends=True))
+
+
+def _line_in_utf_8(line: bytes, encoding: str) -> bytes:
+    try:
+        return line.decode(encoding).encode()
+    except UnicodeError:
+        return _NO_UTF_8 + b"\n"
+
+
+def _whole_lines(file: BinaryIO, size: int) -> Iterator[bytes]:
     rest = b""
     # A line that is longer than a block is read in larger and larger steps, so that it is not copied too often.
     while chunk := file.read(max(size, len(rest))):

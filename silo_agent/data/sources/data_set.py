@@ -75,7 +75,7 @@ class DataSet:
         source = {"database": database} if database else {"file": str(self.source)}
         return source | {
             "division": asdict(self.division),
-            "written": None if self.written is None else asdict(self.written),
+            "written": None if self.written is None else self.written.fields(),
         }
 
     @classmethod

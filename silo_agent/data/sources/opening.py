@@ -7,6 +7,7 @@ and is left out, because of that row alone; the reader decides what follows from
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from policies.documents.sections.spelling import UTF_8
 from policies.documents.study import DataSchema
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import MAX_TEXT, Cell
@@ -62,20 +64,22 @@ def open_source(
     optional: Collection[str] = (),
     *,
     identified_by: Sequence[str] = (),
+    encoding: str = UTF_8,
 ) -> OpenSource:
     """Open a source for the `needed` columns, by default all of the schema. Those also `optional` may be absent.
 
-    The columns `identified_by` are needed too, and make `Table.identities`. Raises `DataError` only for faults that no
-    single record decides: the file is absent, unreadable or lacks a column.
+    `encoding` is that of CSV files. The columns `identified_by` are needed too, and make `Table.identities`. Raises
+    `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
     asked = needed_columns(schema) if needed is None else tuple(needed)
     wanted = tuple(dict.fromkeys([*asked, *identified_by]))
+    asks = _Asked(schema, wanted, optional, encoding)
     if isinstance(source, SqlSource):
-        opened = _open_database(source, schema, wanted, optional)
+        opened = _open_database(source, asks)
     elif source.is_dir():
-        opened = _open_folder(source, schema, wanted, optional)
+        opened = _open_folder(source, asks)
     else:
-        opened = _open_file(source, schema, wanted, optional)
+        opened = _open_file(source, asks)
     if not identified_by:
         return opened
 
@@ -91,15 +95,31 @@ def read_table(
     faults: Faults,
     needed: Sequence[str] | None = None,
     optional: Collection[str] = (),
+    *,
+    encoding: str = UTF_8,
 ) -> Table:
     """All rows of a source at once, for whoever keeps them all. Arguments and errors as for `open_source`."""
-    opened = open_source(source, schema, needed, optional)
+    opened = open_source(source, schema, needed, optional, encoding=encoding)
     return Table.joined(opened.name, list(opened.tables(opened.columns, faults)), opened.columns)
 
 
-def _open_file(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a source: the columns that are `wanted`, of which it may lack those also `optional`."""
+
+    schema: DataSchema
+    wanted: Sequence[str]
+    optional: Collection[str]
+    encoding: str
+
+    def of(self, header: Sequence[str]) -> tuple[str, ...]:
+        """The wanted columns without the optional ones that a header lacks."""
+        return tuple(name for name in self.wanted if name in header or name not in self.optional)
+
+
+def _open_file(path: Path, asks: _Asked) -> OpenSource:
     with _readable(path):
-        return _FORMATS.get(path.suffix, _open_csv)(path, schema, wanted, optional)
+        return _FORMATS.get(path.suffix, _open_csv)(path, asks)
 
 
 @contextmanager
@@ -124,7 +144,7 @@ def _of_records(path: Path) -> Iterator[None]:
         raise RecordError(msg) from None
 
 
-def _open_folder(folder: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:
+def _open_folder(folder: Path, asks: _Asked) -> OpenSource:
     """Open all files of a folder, by name. What is wrong with any of them is raised at once."""
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and not path.name.startswith("."))
@@ -132,8 +152,8 @@ def _open_folder(folder: Path, schema: DataSchema, wanted: Sequence[str], option
         raise _refusal(folder.name, f"an unreadable folder ({type(error).__name__})", "a readable folder") from None
     if not found:
         raise _absence(folder.name, "a folder without data", f"files that end in {' or '.join(SUFFIXES)}")
-    files = _all(partial(_open_file, path, schema, wanted, optional) for path in found)
-    columns = tuple(name for name in wanted if all(name in file.columns for file in files))
+    files = _all(partial(_open_file, path, asks) for path in found)
+    columns = tuple(name for name in asks.wanted if all(name in file.columns for file in files))
 
     def tables(names: Collection[str], faults: Faults) -> Iterator[Table]:
         for file in files:
@@ -155,10 +175,8 @@ def _all(openings: Iterable[Callable[[], T]]) -> list[T]:
     return made
 
 
-def _open_database(
-    source: SqlSource, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]
-) -> OpenSource:
-    if schema.image is not None:
+def _open_database(source: SqlSource, asks: _Asked) -> OpenSource:
+    if asks.schema.image is not None:
         raise _refusal(source.name, "a study with images", "a file or folder beside the images, under data")
     try:
         names = sql.columns(source)
@@ -166,8 +184,8 @@ def _open_database(
         raise _absence(source.name, error.found, error.expected) from None
     except SqlError as error:
         raise _refusal(source.name, error.found, error.expected) from None
-    header = _listed(source.name, schema, names)
-    needed = _present(header, wanted, optional)
+    header = _listed(source.name, asks.schema, names)
+    needed = asks.of(header)
     placed = dict(zip(needed, _places(source.name, header, needed), strict=True))
 
     # All that others may hear of has been checked. What fails from here on may follow from a record.
@@ -194,9 +212,10 @@ def _of_database(name: str, found: SqlRows, first: int, placed: Mapping[str, int
     return Table(name, columns, first + kept, broken=len(broken))
 
 
-def _open_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:
-    header = list(schema.columns) or _header(path, schema.delimiter)
-    needed = _present(header, wanted, optional)
+def _open_csv(path: Path, asks: _Asked) -> OpenSource:
+    schema = asks.schema
+    header = list(schema.columns) or _header(path, schema.delimiter, asks.encoding)
+    needed = asks.of(header)
     _require_delimiter(path.name, header, needed, schema.delimiter)
     if not schema.columns:
         _require_header(path.name, header, needed)
@@ -206,7 +225,7 @@ def _open_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: C
         places = [placed[name] for name in columns]
         with _readable(path), _of_records(path), path.open("rb") as file:
             first = 1
-            for block in line_blocks(file):
+            for block in line_blocks(file, encoding=asks.encoding):
                 headed = first == 1 and not schema.columns
                 own = block[block.index(b"\n") + 1 :] if headed else block
                 found = rows_of_block(own, first + headed, schema.delimiter, len(header), places)
@@ -223,21 +242,23 @@ def _open_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: C
     return OpenSource(path.name, needed, tables)
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
+def _header(path: Path, delimiter: str, encoding: str) -> list[str]:
     """Return the first row. If it cannot be read, that is a fault of the whole file."""
     with path.open("rb") as file:
-        first = next(line_blocks(file), b"\n")
+        first = next(line_blocks(file, encoding=encoding), b"\n")
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise _refusal(path.name, "a file in UTF-16, whose characters have two bytes", "a CSV file saved as UTF-8")
     cells = split_line(first[: first.index(b"\n")], delimiter)
     if isinstance(cells, Unfit):
         raise DataError([RecordFault(path.name, 1, "", cells.found, cells.expected)])
     return [name.strip() for name in cells]
 
 
-def _open_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> OpenSource:
+def _open_parquet(path: Path, asks: _Asked) -> OpenSource:
     with pq.ParquetFile(path, **_AS_NEEDED) as file:
         names = list(file.schema_arrow.names)
-    header = _listed(path.name, schema, names)
-    needed = _present(header, wanted, optional)
+    header = _listed(path.name, asks.schema, names)
+    needed = asks.of(header)
     placed = dict(zip(needed, _places(path.name, header, needed), strict=True))
 
     def tables(columns: Collection[str], faults: Faults) -> Iterator[Table]:
@@ -269,11 +290,6 @@ def _listed(name: str, schema: DataSchema, names: Sequence[str]) -> list[str]:
         expected = f"the {len(header)} columns that the policy or study lists"
         raise _refusal(name, f"{len(names)} columns", expected)
     return header
-
-
-def _present(header: Sequence[str], wanted: Sequence[str], optional: Collection[str]) -> tuple[str, ...]:
-    """Return the wanted columns without the optional ones that the file lacks."""
-    return tuple(name for name in wanted if name in header or name not in optional)
 
 
 def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> list[int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -154,7 +154,7 @@ def forget(store: SnapshotStore, people: Collection[str]) -> int:
 
 def pack(tables: Iterable[Table], written: Written | None, patient: str | None) -> Iterator[bytes]:
     """Rows (of `keepable`) as bytes, in pieces. `patient` is the column that names a row's patient, if one does."""
-    meta = {"written": None if written is None else asdict(written), "patient": patient}
+    meta = {"written": None if written is None else written.fields(), "patient": patient}
     yield _MARK + _framed(json.dumps(meta).encode())
     for table in tables:
         yield _framed(_rows(table))

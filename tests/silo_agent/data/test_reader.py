@@ -1,16 +1,17 @@
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from policies.documents.sections.spelling import Spelling
 from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.columns.parsers import _scaled, patient_parser
-from silo_agent.data.columns.parsing import Parser
+from silo_agent.data.columns.parsing import of_codes
 from silo_agent.data.errors import DataError, Faults, Reasons, Unfit
 from silo_agent.data.reader import ColumnReader, Spellings, empty_records, read_records
 from silo_agent.data.split import split
@@ -21,9 +22,9 @@ from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 
 @pytest.fixture
 def read(tmp_path):
-    def _read(*rows, header=HEADER, schema=None, name="site.csv", identified_by=(), written=None):
+    def _read(*rows, header=HEADER, schema=None, name="site.csv", identified_by=(), written=None, encoding="utf-8"):
         path = tmp_path / name
-        path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
+        path.write_text("\n".join((header, *rows)) + "\n", encoding=encoding)
         return read_records(path, schema or make_schema(), identified_by, written=written).whole()
 
     return _read
@@ -88,8 +89,8 @@ def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
 def test_whatever_a_cell_raises_leaves_its_record_out_alone():
     """A parser that stumbles over one cell must not cost the others their records."""
     faults = Faults()
-    reader = ColumnReader(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, Spellings({}))
-    assert reader.column("x", Parser(lambda cell: 8 / cell), -1.0).tolist() == [2.0, -1.0, 4.0, -1.0]
+    reader = ColumnReader(Table("ward.csv", {"x": [4, 0, 2, 0]}, [2, 3, 4, 5]), faults, Spellings({}, Spelling(), {}))
+    assert reader.column("x", of_codes(lambda cell: 8 / cell), -1.0).tolist() == [2.0, -1.0, 4.0, -1.0]
     assert reader.fits.tolist() == [True, False, True, False]
     (first, *_) = faults.first()
     assert (first.row, first.found, first.expected) == (3, "0, ZeroDivisionError", "a value that can be used")
@@ -560,7 +561,7 @@ def test_a_column_is_spelt_as_the_study_means_it(read, tmp_path):
     own = read_records(path, make_schema(), written=written, more=("age",))
     assert "50" in plain.texts("age")
     assert own.texts("age") == plain.texts("age"), "as it stands"
-    ages = [reading.values("age", Parser(float), 0.0).tolist() for reading in (plain, own)]
+    ages = [reading.values("age", of_codes(float), 0.0).tolist() for reading in (plain, own)]
     assert ages[1] == [70.0 if age == 50.0 else age for age in ages[0]]
 
 
@@ -588,9 +589,9 @@ def test_a_cell_that_cannot_be_compared_makes_its_own_record_unfit(tmp_path):
 
 
 def test_how_a_file_is_written_survives_json():
-    assert Written.parse(json.loads(json.dumps(asdict(OWN)))) == OWN
+    assert Written.parse(json.loads(json.dumps(OWN.fields()))) == OWN
     plain = Written(",", ())
-    assert Written.parse(json.loads(json.dumps(asdict(plain)))) == plain
+    assert Written.parse(json.loads(json.dumps(plain.fields()))) == plain
 
 
 def test_an_identifier_that_cannot_be_read_makes_its_record_unfit():
@@ -604,3 +605,44 @@ def test_an_identifier_that_cannot_be_read_makes_its_record_unfit():
         with pytest.raises(Unfit) as unfit:
             parse(cell)
         assert unfit.value.expected.startswith(expected)
+
+
+def test_a_file_with_commas_dates_units_and_without_a_column_is_read_as_any_other(read):
+    spelling = Spelling.model_validate(
+        {
+            "decimal": ",",
+            "absent": ["smoker"],
+            "dates": {"born": "%d.%m.%Y", "seen": "%d.%m.%Y"},
+            "between": {"age": {"start": "born", "end": "seen", "unit": "years"}},
+            "units": {"crp": {"unit": "mg/l", "into": {"mg/dl": {"factor": 0.1}}}},
+        }
+    )
+    written = Written(";", (), None, {"crp": {"<5": 2.5}}, "windows-1252", spelling)
+    age, crp, sex, smoker = make_schema().features
+    schema = make_schema(
+        features=(age, crp.model_copy(update={"unit": "mg/dl"}), sex, smoker),
+        label=Label(column="died", positive=("ja",), negative=("früh",)),
+    )
+    header = "id;born;seen;crp;sex;scanner;died"
+    rows = ("pä;01.02.1970;01.02.2020;125,0;f;A;früh", "p2;02.02.1970;01.02.2020;<5;m;B;ja")
+    found = read(*rows, header=header, schema=schema, written=written, encoding="windows-1252")
+    assert found.identities == ("pä", "p2")
+    plain = ("pä,50,12.5,f,,A,früh", "p2,49,2.5,m,,B,ja")
+    same(found, read(*plain, schema=schema))
+
+
+def test_a_line_that_is_not_in_the_files_encoding_costs_its_own_record_alone(tmp_path):
+    path = tmp_path / "ward.csv"
+    rows = [GOOD.encode(), GOOD.replace("p1", "p2").encode() + b"\x81", "pœ,60,10,m,no,B,0".encode("windows-1252")]
+    path.write_bytes(b"\r\n".join([HEADER.encode(), *rows]))
+    reading = read_records(path, make_schema(), written=Written(",", (), encoding="windows-1252"))
+    assert reading.records.identities == ("p1", "pœ")
+    (found,) = reading.faults
+    assert (found.row, found.found) == (3, "bytes that are not in the file's encoding")
+
+
+def test_a_file_in_utf_16_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "ward.csv"
+    path.write_text(f"{HEADER}\n{GOOD}\n", encoding="utf-16")
+    with pytest.raises(DataError, match=r"UTF-16.*saved as UTF-8"):
+        read_records(path, make_schema())

@@ -60,12 +60,21 @@ FIXED = {
     "data_set.holdout": 0.3,
     "data_set.file.delimiter": ";",
     "data_set.file.columns": ["pid", "y"],
+    "data_set.file.encoding": "windows-1252",
     "data_set.public": True,
     "budget.delta": 1e-6,
 }
 SPELLINGS = {
     "spelling.missing": ([".", ""], "as studies say became ['.', '']"),
     "spelling.codes": ({"sex": {"M": "m", "F": "f"}}, "the codes of column sex are read otherwise"),
+    "spelling.decimal": (",", "numbers have a comma before their fraction, before a point"),
+    "spelling.absent": (["crp"], "the hospital has no column crp"),
+    "spelling.dates": ({"born": "%d.%m.%Y"}, "the dates of column born are read otherwise"),
+    "spelling.units": ({"crp": {"unit": "mg/l"}}, "the unit of column crp is said otherwise"),
+}
+BETWEEN = {
+    "dates": {"born": "%d.%m.%Y", "seen": "%d.%m.%Y"},
+    "between": {"age": {"start": "born", "end": "seen", "unit": "years"}},
 }
 APPROVERS = (None, [ADA, GRACE, HEDY], [ADA, GRACE])
 
@@ -88,9 +97,17 @@ def fields(part, prefix=""):
 
 
 def test_every_field_is_compared(make_policy):
-    compared = {*LADDERS, *FIXED, *SPELLINGS, "approvers", "contact"}
+    compared = {*LADDERS, *FIXED, *SPELLINGS, "spelling.between", "approvers", "contact"}
     # These two have one value only.
     assert {*fields(make_policy())} - compared == {"version", "budget.relation"}
+
+
+def test_a_time_between_dates_is_compared(make_policy):
+    old, new = make_policy({"spelling": {"dates": BETWEEN["dates"]}}), make_policy({"spelling": BETWEEN})
+    for pair in ((old, new), (new, old)):
+        (found,) = differences(*pair)
+        assert (found.field, found.change) == ("spelling.between", Change.NEUTRAL)
+        assert found.text == "column age is the time between other dates"
 
 
 @pytest.mark.parametrize("field", LADDERS)

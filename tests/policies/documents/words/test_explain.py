@@ -21,7 +21,12 @@ CHANGES = {
     "data_set.holdout": 0.3,
     "data_set.file.delimiter": ";",
     "data_set.file.columns": ["pid", "visit", "y"],
+    "data_set.file.encoding": "windows-1252",
     "data_set.public": True,
+    "spelling.decimal": ",",
+    "spelling.absent": ["crp"],
+    "spelling.dates": {"born": "%d.%m.%Y"},
+    "spelling.units": {"weight": {"unit": "kg"}},
     "spelling.missing": ["."],
     "spelling.codes": {"sex": {"M": "m"}},
     "budget.epsilon": 3.0,
@@ -63,6 +68,22 @@ def test_own_codes_and_marks_are_said(make_policy):
     assert "Own codes stand in sex (M for 'm', 9 for not recorded) and y (yes for 1)." in text
 
 
+def test_columns_that_the_file_has_otherwise_are_said(make_policy):
+    spelling = {
+        "decimal": ",",
+        "absent": ["crp", "lactate"],
+        "dates": {"born": "%d.%m.%Y", "seen": "%Y-%m-%d"},
+        "between": {"age": {"start": "born", "end": "seen", "unit": "years"}},
+        "units": {"creatinine": {"unit": "umol/l", "into": {"mg/dl": {"factor": 0.0113}}}, "weight": {"unit": "kg"}},
+    }
+    text = text_of(make_policy({"spelling": spelling, "data_set.file.encoding": "iso-8859-1"}))
+    assert "no study can say otherwise. Its characters are in iso-8859-1. Numbers have a comma before" in text
+    assert "The hospital does not have crp and lactate; their cells count as not recorded." in text
+    assert "Dates of born are written as %d.%m.%Y. Dates of seen are written as %Y-%m-%d." in text
+    assert "age is the time from born to seen in years. creatinine is in umol/l, and is converted for studies" in text
+    assert "that ask for mg/dl. weight is in kg. 20%" in text
+
+
 def test_rules_for_data_are_said(make_policy):
     text = text_of(make_policy({"approved_data": {"ward": ["exam-*", "heart"], "lab": ["lab-1"]}}))
     assert "those named exam-* or heart get the data ward and those named lab-1 get the data lab without any" in text
@@ -82,7 +103,7 @@ def test_no_field_is_untested(make_policy):
         for name, value in part:
             yield from fields(value, f"{prefix}{name}.") if hasattr(value, "model_fields") else (f"{prefix}{name}",)
 
-    assert {*fields(make_policy())} - set(CHANGES) == {"version", "budget.relation"}
+    assert {*fields(make_policy())} - set(CHANGES) == {"version", "budget.relation", "spelling.between"}
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

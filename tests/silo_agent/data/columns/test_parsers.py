@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from policies.documents.study import CategoryFeature, DomainColumn, Label, NumericFeature
 from silo_agent.data.columns.arrow_cells import cells_of
+from silo_agent.data.columns.number_forms import PLAIN
 from silo_agent.data.columns.parsers import domain_parser, feature_parser, outcome_parser, patient_parser, scaled_fill
 from silo_agent.data.columns.parsing import read_cells
 from silo_agent.data.errors import Unfit
@@ -20,10 +21,10 @@ FEATURES = [
     for fill in (None, 5.0)
 ]
 PARSERS = [
-    *(feature_parser(feature, SCHEMA) for feature in FEATURES),
-    domain_parser(DomainColumn(column="x", edges=(3.0, 40.0), names=("a", "b", "c")), ("", "-9")),
+    *(feature_parser(feature, SCHEMA)(PLAIN) for feature in FEATURES),
+    domain_parser(DomainColumn(column="x", edges=(3.0, 40.0), names=("a", "b", "c")), ("", "-9"))(PLAIN),
     *(
-        outcome_parser(Label(column="x", minimum=0.1, maximum=77.7, scale=scale))
+        outcome_parser(Label(column="x", minimum=0.1, maximum=77.7, scale=scale))(PLAIN)
         for scale in ("linear", "log", "log1p")
     ),
 ]
@@ -74,10 +75,10 @@ def refused(parse, cell):
 
 
 def test_a_class_is_the_place_of_its_codes():
-    parse = outcome_parser(Label(column="x", positive=(1, "yes"), negative=(0,))).parse
+    parse = outcome_parser(Label(column="x", positive=(1, "yes"), negative=(0,)))(PLAIN).parse
     assert [parse(cell) for cell in (1, "1.0", "yes", 0, "0")] == [1, 1, 1, 0, 0]
     assert refused(parse, "2") == "one of 1, 'yes' (yes) or one of 0 (no)"
-    several = outcome_parser(Label(column="x", classes=(("a",), ("b",), ("c",)))).parse
+    several = outcome_parser(Label(column="x", classes=(("a",), ("b",), ("c",))))(PLAIN).parse
     assert [several(cell) for cell in "abc"] == [0, 1, 2]
     assert refused(several, "d").startswith("one of 'a' (class 0); ")
 
@@ -94,7 +95,7 @@ def test_a_patient_is_called_as_the_cell_reads():
 
 def test_a_category_is_the_place_of_its_code_or_the_last_one():
     feature = CategoryFeature(column="x", kind="category", values=("a", 7), optional=True, missing=("z",))
-    parser = feature_parser(feature, SCHEMA)
+    parser = feature_parser(feature, SCHEMA)(PLAIN)
     assert parser.along is None
     assert [parser.parse(cell) for cell in ("a", 7, "7.0", "z", "", None)] == [0, 1, 1, 2, 2, 2]
     assert refused(parser.parse, "b") == "one of 'a', 7, or nothing"

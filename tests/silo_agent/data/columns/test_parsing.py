@@ -34,7 +34,7 @@ def test_a_column_whose_numbers_fail_together_is_read_one_by_one():
 def test_own_codes_stand_for_what_a_study_means_also_where_they_are_numbers():
     own = OwnCodes({"7": 70, "8.0": None, "old": 90})
     parser = Parser(lambda cell: -1.0 if cell is None else float(cell), lambda values: (values, values >= 0.0))
-    spelt = parser.spelt(own.of, own.numbers)
+    spelt = parser.spelt(own, parser.parse)
     assert read_cells(cells_of([7, 8, 9]), spelt, 0.0).values.tolist() == [70.0, -1.0, 9.0]
     assert read_cells(cells_of(["7.0", "8", "9", "old"]), spelt, 0.0).values.tolist() == [70.0, -1.0, 9.0, 90.0]
 

@@ -122,7 +122,7 @@ def test_which_columns_are_read_and_which_rows_are_none(tmp_path):
     both = tiny_study(data={"domain": [{"column": "age", "edges": [50], "names": ["a", "b"]}]}).data
     assert sorted(needed_columns(both)) == ["age", "ill", "lactate", "patient"]
     path.write_bytes(b"\xe4lter,age\np1,60\n")
-    assert refused(path).found == "bytes that are not UTF-8"
+    assert refused(path).found == "bytes that are not in the file's encoding"
 
 
 def test_a_file_that_cannot_be_read_because_of_what_it_holds_is_nothing_that_others_hear_of(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from policies.documents.sections.spelling import Conversion, OwnUnit, Spelling
 from policies.documents.study import DomainColumn, EnvironmentColumn, Label, NumericFeature
 from silo_agent.data.errors import Faults
 from silo_agent.data.reader import read_records
@@ -28,7 +29,7 @@ COUNT = NumericFeature(
 )
 BAND = DomainColumn(column="age", edges=(30.0, 65.0), names=("a", "b", "c"))
 SCHEMAS = [
-    make_schema(missing=MISSING),
+    make_schema(missing=MISSING, features=(AGE, CRP.model_copy(update={"unit": "mg/dl"}), SEX, SMOKER)),
     make_schema(missing=MISSING, patient=None, features=(AGE, COUNT, SEX, SMOKER)),
     make_schema(
         missing=MISSING,
@@ -39,6 +40,17 @@ SCHEMAS = [
     ),
 ]
 SPELT = Written(",", (), None, {"age": {"50": 70, "old": 90, "60": None}, "sex": {"1": "f", "2": "m"}})
+COMMA = Written(
+    ",",
+    (),
+    None,
+    {"age": {"50": 70, "12,5": 30}},
+    spelling=Spelling(
+        decimal=",",
+        absent=("smoker",),
+        units={"crp": OwnUnit(unit="mg/l", into={"mg/dl": Conversion(factor=0.1, offset=3.0)})},
+    ),
+)
 ROWS = (
     ["p1", "7.0", "007", " p2 ", "-9", ""],
     [
@@ -61,14 +73,32 @@ ROWS = (
         "-0",
         "0x1",
     ],
-    ["1", "7", "7.0", "12.5", "1e3", "1001", ".5", "-1", "?", "0.1", "inf", "1e-400", "12,5", "0.30000000000000004"],
+    [
+        "1",
+        "7",
+        "7.0",
+        "12.5",
+        "1e3",
+        "1001",
+        ".5",
+        "-1",
+        "?",
+        "0.1",
+        "inf",
+        "1e-400",
+        "12,5",
+        ",5",
+        "-9,0",
+        "1.234,5",
+        "0.30000000000000004",
+    ],
     ["f", "m", " f", "F", "1", "2", "2.0", ""],
     ["yes", "no", "", "-9", "NA", "maybe"],
     ["A", "B", "A ", "C"],
     ["0", "1", "1.0", "true", "", "2"],
 )
 ROW = st.tuples(*map(st.sampled_from, ROWS))
-ASKED = st.tuples(st.sampled_from(SCHEMAS), st.sampled_from([None, SPELT]))
+ASKED = st.tuples(st.sampled_from(SCHEMAS), st.sampled_from([None, SPELT, COMMA]))
 FORMS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 
 
@@ -106,14 +136,16 @@ def test_of_a_csv_file(tmp_path, monkeypatch, lines, asked, form):
     (schema, written), (end, size) = asked, form
     path = tmp_path / "ward.csv"
     path.write_bytes(b"".join(line + end for line in [HEADER.encode(), *lines]))
-    monkeypatch.setattr(opening, "line_blocks", lambda file: csv_blocks.line_blocks(file, size))
+    monkeypatch.setattr(
+        opening, "line_blocks", lambda file, encoding: csv_blocks.line_blocks(file, size, encoding=encoding)
+    )
     compared(path, schema, written, plain_reader.of_csv(path, schema), ("id", "age"))
 
 
 CELLS = (
     [1, 7.0, "007", " p2 ", -9, None, 2**53, float(2**53)],
     [50, 60.0, "7e1", " 50", None, float("nan"), float("inf"), -9, "-9", 2**70, -0.0, True, 7.5],
-    [1, 7, "7.0", 12.5, 1001, None, 0.1, 0.30000000000000004, 2**53 + 1],
+    [1, 7, "7.0", 12.5, "12,5", "1,25e1", 1001, None, 0.1, 0.30000000000000004, 2**53 + 1],
     ["f", "m", " f", 1, 2.0, None, True],
     ["yes", "no", None, "-9", -9, False],
     ["A", "B", "A ", 1],

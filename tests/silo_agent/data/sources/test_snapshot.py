@@ -1,7 +1,6 @@
 """The rows that a study began with: every later reading sees them, whatever becomes of the file."""
 
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +81,12 @@ def test_rows_that_version_0_6_kept_are_read_and_forgotten_as_today(file):
         for name, cells in texts.items()
     }
     arrays["rows"] = pa.array(range(2, len(ROWS) + 2), pa.int64())
-    meta = {"file": "ward.csv", "broken": 0, "written": asdict(Written(",", ())), "patient": "patient"}
+    meta = {
+        "file": "ward.csv",
+        "broken": 0,
+        "written": {"delimiter": ",", "columns": [], "missing": None, "codes": {}},
+        "patient": "patient",
+    }
     content = pa.table(arrays).replace_schema_metadata({b"fedward rows": json.dumps(meta)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, content.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
