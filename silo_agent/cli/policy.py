@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +28,7 @@ from policies.documents.words.compare import Change, Difference, differences
 from policies.documents.words.explain import explain
 from policies.plan import quorum
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, on_terminal, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -56,13 +56,27 @@ def policy_new(
         float, typer.Option(prompt="Epsilon of all studies together (8 is usual)", help="budget.epsilon")
     ],
     years: Annotated[int, typer.Option(min=1, max=10, help="Until the policy expires.")] = 2,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="The hospital's data, CSV or Parquet: how they are written is proposed, for you to confirm."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Take all that --file proposes; read it first.")] = False,
     out: Annotated[Path, typer.Option(help="New file for the policy; an existing one is never overwritten.")] = Path(
         "policy.yaml"
     ),
 ) -> None:
-    """Write a commented policy for three hospitals and more, from five answers. One study may use half the epsilon."""
+    """Write a commented policy for three hospitals and more, from five answers. One study may use half the epsilon.
+
+    With --file it also says how that file is written, as far as it shows: delimiter, encoding, decimal comma, dates,
+    and marks for "not recorded". The output quotes what twenty patients or more have, and must stay in the hospital.
+    """
+    if out.exists():
+        msg = f"{out} exists already; give another --out, or remove it"
+        raise StateError(msg)
+    parted, spelling = ({}, "") if file is None else _seen_in(file, patient, yes=yes)
     today = datetime.now(UTC).date()
     answered = {
+        **parted,
         "contact": json.dumps(contact),
         "  id": json.dumps(data_set),
         "  identified_by": json.dumps([patient]),
@@ -74,7 +88,7 @@ def policy_new(
     }
     head = f"# Written by `fedward-silo policy new` on {today}. Read every line: it binds this hospital.\n"
     body = _TEMPLATE.read_text(encoding="utf-8").partition("version:")
-    text = head + body[1] + _filled_in(body[2], answered)
+    text = head + body[1] + _filled_in(body[2], answered) + spelling
     try:
         durable.write_new(out, text.encode())
     except FileExistsError:
@@ -87,6 +101,38 @@ def policy_new(
         raise
     typer.echo(f"{out}: a complete policy, digest {policy.digest}")
     typer.echo(f"Read it, then see what it means: fedward-silo policy explain {out}")
+
+
+def _seen_in(file: Path, patient: str, *, yes: bool) -> tuple[dict[str, str], str]:
+    """What a person confirms of what a file shows: the field `data_set.file`, and the part `spelling`."""
+    from silo_agent.data.profiling.proposing import as_yaml, look
+
+    with waiting("looking at the file"):
+        found = look(file, patient)
+    said = {
+        one: f"{one.field}: {json.dumps(one.value, ensure_ascii=False)} ({one.why})"
+        for one in (*found.file, *found.spelling)
+    }
+    if said and not yes and not on_terminal():
+        msg = "\n".join(
+            [*said.values(), "nobody is here to confirm what the file shows; run it on a terminal, or give --yes"]
+        )
+        raise StateError(msg)
+    typer.echo(
+        f"{file}: {found.rows} rows" + (". A policy can say of it:" if said else ", written as studies expect it")
+    )
+    kept = []
+    for one, text in said.items():
+        if yes:
+            typer.echo(f"- {text}")
+        if yes or typer.confirm(text, default=True):
+            kept.append(one)
+    for remark in found.remarks:
+        typer.echo(f"look at {remark}")
+    parted: dict[str, Any] = {"delimiter": ",", "columns": []}
+    parted |= {one.field.rpartition(".")[2]: one.value for one in kept if one in found.file}
+    written = ", ".join(f"{name}: {json.dumps(value)}" for name, value in parted.items())
+    return {"  file": f"{{{written}}}"}, as_yaml([one for one in kept if one in found.spelling], found.remarks)
 
 
 def _filled_in(sample: str, answered: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import policies
 from policies.documents.policy import load_policy
 from policies.documents.schema import policy_schema
+from policies.documents.sections.spelling import FileFormat, Spelling
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
 from support.ledgers import NORTH
@@ -246,3 +247,32 @@ def test_a_new_policy_has_the_five_answers_and_comments_and_an_existing_file_is_
     bad = quick_path / "bad.yaml"
     assert "budget.epsilon" in sentence("policy", "new", *given[:-2], -1, "--out", bad)
     assert not bad.exists()
+
+
+GIVEN = ["policy", "new", "--data-set", "a", "--contact", "b", "--patient", "id", "--hospitals", "3", "--epsilon", "2"]
+
+
+@pytest.mark.parametrize("answers", [None, "y\nn\ny\n"])
+def test_a_new_policy_says_what_a_person_confirms_of_the_file(quick_path, monkeypatch, answers):
+    data, out = quick_path / "ward.csv", quick_path / "new.yaml"
+    rows = [f"p{i};{'k.A.' if i % 2 else '1,5'};{'f' if i % 3 else 'm'}" for i in range(100)]
+    data.write_text("\n".join(["id;crp;sex", *rows]) + "\n")
+    monkeypatch.setattr("silo_agent.cli.policy.on_terminal", lambda: answers is not None)
+    asked = [*GIVEN, "--file", str(data), "--out", str(out)]
+    done = CliRunner().invoke(main.app, [*asked, *([] if answers else ["--yes"])], input=answers)
+    assert done.exit_code == 0, done.output
+    policy = load_policy(out)
+    assert policy.data_set.file == FileFormat(delimiter=";", columns=())
+    assert policy.spelling == Spelling(decimal=",", missing=None if answers else ("", "k.A."))
+    assert "# column sex: codes (" in out.read_text()
+    assert "100 rows" in done.output
+    assert "100" not in out.read_text().partition("approvers: null")[2]
+
+
+def test_nothing_is_confirmed_where_nobody_is(quick_path, sentence):
+    data, out = quick_path / "ward.csv", quick_path / "new.yaml"
+    data.write_text("id;crp\np1;1\n")
+    said = sentence(*GIVEN, "--file", data, "--out", out)
+    assert 'data_set.file.delimiter: ";"' in said
+    assert "give --yes" in said
+    assert not out.exists()
