@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies.documents.document import MAX_BYTES, DocumentError, check_document
+from policies.documents.sections.data import LONGEST_UNIT
 from policies.documents.study import CategoryFeature, DomainColumn, Label, NumericFeature
 from silo_agent.errors import SiloError
 
@@ -45,12 +46,14 @@ def code_of(text: str) -> str | float:
 
 
 def feature(text: str) -> Part:
-    """COLUMN:number:MIN:MAX or COLUMN:code:CODE,CODE, then log, log1p, clip, fill=, missing=, optional."""
+    """COLUMN:number:MIN:MAX or COLUMN:code:CODE,CODE, then log, log1p, clip, fill=, missing=, unit=, optional."""
     column, kind, *rest = _pieces(text, 3, FEATURE)
     if kind == "number":
         _require(len(rest) > 1, "a number needs a minimum and a maximum", "age:number:0:120")
         found: Part = {"kind": "number", "column": column, "minimum": _number(rest[0]), "maximum": _number(rest[1])}
-        return _checked(found | _extras(rest[2:], _SWITCHES, fill=_number, missing=_codes), NumericFeature, FEATURE)
+        return _checked(
+            found | _extras(rest[2:], _SWITCHES, fill=_number, missing=_codes, unit=str), NumericFeature, FEATURE
+        )
     _require(kind == "code", f"the kind {kind!r} is none", FEATURE)
     found = {"kind": "category", "column": column, "values": _codes(rest[0])}
     extras = _extras(rest[1:], {"optional": ("optional", True)}, missing=_codes)
@@ -58,12 +61,12 @@ def feature(text: str) -> Part:
 
 
 def label(text: str) -> Part:
-    """COLUMN:yes=CODES:no=CODES, COLUMN:classes=CODES/CODES/CODES or COLUMN:number:MIN:MAX with log or log1p."""
+    """COLUMN:yes=CODES:no=CODES, COLUMN:classes=CODES/CODES/CODES or COLUMN:number:MIN:MAX with log, log1p, unit=."""
     column, first, *rest = _pieces(text, 2, LABEL)
     if first == "number":
         _require(len(rest) > 1, "a number needs a minimum and a maximum", "days:number:0:60")
         scales = {name: _SWITCHES[name] for name in ("log", "log1p")}
-        found: Part = {"minimum": _number(rest[0]), "maximum": _number(rest[1])} | _extras(rest[2:], scales)
+        found: Part = {"minimum": _number(rest[0]), "maximum": _number(rest[1])} | _extras(rest[2:], scales, unit=str)
     else:
         said = _extras([first, *rest], {}, yes=_codes, no=_codes, classes=lambda one: list(map(_codes, one.split("/"))))
         names = {"yes": "positive", "no": "negative", "classes": "classes"}
@@ -88,7 +91,7 @@ def domain(text: str) -> Part:
 
 
 def columns(file: Path) -> tuple[list[Part], dict[str, str], list[str]]:
-    """Features, units by column, and faults of a public data dictionary: a CSV file with a line for each column."""
+    """Features, units that are notes alone, and faults of a public data dictionary: CSV, a line for each column."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_BYTES + 1)
@@ -123,7 +126,7 @@ def _rows(rows: csv.DictReader[str], file: Path) -> tuple[list[Part], dict[str, 
                 continue
             found.append(part)
             unit = cells.get("unit", "")
-            if unit.isprintable() and unit:
+            if unit.isprintable() and unit and "unit" not in part:
                 units[part["column"]] = unit
     except csv.Error as error:
         faults.append(f"--columns {file}, line {rows.line_num}: {error}; save it as plain CSV")
@@ -134,6 +137,8 @@ def _row(cells: Mapping[str, str]) -> Part:
     """One feature from a line of the data dictionary."""
     kind = cells["kind"]
     given = {name: cell for name, cell in cells.items() if cell and name not in {"column", "kind", "unit"}}
+    unit = cells.get("unit", "")
+    stated = kind == "number" and unit.isprintable() and 0 < len(unit) <= LONGEST_UNIT
     allowed = {
         "number": ("minimum", "maximum", "scale", "outside", "fill", "missing"),
         "code": ("values", "missing", "optional"),
@@ -142,6 +147,7 @@ def _row(cells: Mapping[str, str]) -> Part:
     foreign = [name for name in given if name not in allowed[kind]]
     _require(not foreign, f"a {kind} has no {', '.join(foreign)}", "nothing there")
     found: Part = {"kind": "number" if kind == "number" else "category", "column": cells["column"]}
+    found |= {"unit": unit} if stated else {}
     for name, cell in given.items():
         if name in {"minimum", "maximum", "fill"}:
             found[name] = _number(cell)

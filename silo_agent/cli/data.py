@@ -1,8 +1,8 @@
 """`fedward-silo data`: `check` says which records a study would leave out, `withdraw` takes a person out for good.
 
 `check` reads what the agent would read for the study, with the agent's own reader, and charges nothing. Its output
-quotes patients' values and counts their records, so it is only for this hospital's console. The exit code is 3 if any
-record would be left out.
+quotes patients' values and counts their records, so it is only for this hospital's console: first what does not fit by
+column and reason, then examples. The exit code is 3 if any record would be left out.
 """
 
 from __future__ import annotations
@@ -83,10 +83,9 @@ def data_check(
         document = {"study": study.digest, "file": shown, **_document(reading)}
         typer.echo(json.dumps(document, indent=1))
     else:
-        if reading.total > len(reading.faults):
-            for reason in reading.found.reasons():
-                typer.echo(str(reason))
-            typer.echo("for example:")
+        reasons = reading.found.reasons()
+        if reading.total > len(reasons):
+            typer.echo("\n".join([*map(str, reasons), "for example:"]))
         for fault in reading.faults:
             typer.echo(str(fault))
         if reading.total > len(reading.faults):

@@ -27,7 +27,8 @@ MOST_DOMAINS: Final = 8192
 MOST_INPUTS: Final = 16_384
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]
-Unit = Annotated[str, Field(min_length=1, max_length=32), bounds.text(32)]
+LONGEST_UNIT: Final = 32
+Unit = Annotated[str, Field(min_length=1, max_length=LONGEST_UNIT), bounds.text(LONGEST_UNIT)]
 """What a column's numbers count, such as `mg/dl`. Units are compared as texts, and mean nothing else here."""
 Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOST, fix="choose another unit")]
 """A value of a column, in the column's own unit."""

@@ -102,11 +102,14 @@ def data(subject: CheckedSilo) -> Finding:
     most = study.privacy.max_patients
     text += f"; privacy.max_patients is {most}" if found.patients > most else ""
     text += f"; {', '.join(away)} alone give the label away: ask the study's authors" if away else ""
+    strange = [one for one in found.columns if one.unit]
+    text += f"; {', '.join(one.name for one in strange)}: numbers that look like another unit" if strange else ""
     if source_of(subject.settings, study, held) is None:
         text += "; nobody has approved the study yet: fedward-silo study approve"
-    look = bool(found.left_out or away or found.patients > most)
+    look = bool(found.left_out or away or strange or found.patients > most)
     status = Status.FAILS if not found.kept else Status.LOOK if look else Status.OK
-    return Finding("data", status, text, {"By column": columns, "By domain": domains})
+    units = [{"column": one.name, "found": one.unit} for one in strange]
+    return Finding("data", status, text, {"By column": columns, "By domain": domains, "Another unit": units})
 
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (

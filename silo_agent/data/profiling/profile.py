@@ -12,13 +12,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.documents.study import DataSchema, DomainColumn, Feature
+from policies.documents.study import DataSchema, DomainColumn, Feature, NumericFeature
 from silo_agent.data.cells import Absence, Cell, CodeTable
 from silo_agent.data.columns.number_forms import Floats, NumberForm
 from silo_agent.data.columns.parsers import domain_parser
 from silo_agent.data.columns.parsing import Parser, of_codes
 from silo_agent.data.errors import Faults, RecordFault
 from silo_agent.data.profiling import leaks
+from silo_agent.data.profiling.other_unit import looks_like_another
 from silo_agent.data.reader import Reading, read_records
 from silo_agent.data.table import Source, Written, needed_columns
 
@@ -31,13 +32,14 @@ class ColumnProfile:
     """One column: rows whose cell does not fit, cells that mean "not recorded", and whether it gives the label away.
 
     `tells` is the lower end of an AUC (see `leaks`), of the records that fit; None if too few patients could be
-    compared, or if the column is no input.
+    compared, or if the column is no input. `unit` says why the numbers look like another unit than the study's.
     """
 
     name: str
     unfit: int
     missing: int
     tells: float | None
+    unit: str = ""
 
     @property
     def gives_away(self) -> bool:
@@ -110,6 +112,7 @@ def profile(
             faults.counted[name],
             _missing(reading, schema, name),
             leaks.gives_away(parts[name], labels, records.patients) if name in parts else None,
+            _other_unit(reading, schema, name),
         )
         for name in needed
     )
@@ -145,6 +148,15 @@ def _values(reading: Reading, feature: Feature, schema: DataSchema) -> leaks.Pla
         return reading.values(feature.column, of_codes(place), -1)[reading.fits]
     absence = Absence(schema.missing, feature.missing)
     return leaks.parted(reading.values(feature.column, partial(_in_unit, absence), math.nan)[reading.fits])
+
+
+def _other_unit(reading: Reading, schema: DataSchema, name: str) -> str:
+    """Why the numbers of an input look like another unit than the study's; empty if they do not."""
+    feature = next((one for one in schema.features if one.column == name), None)
+    if not isinstance(feature, NumericFeature):
+        return ""
+    absence = Absence(schema.missing, feature.missing)
+    return looks_like_another(reading.values(name, partial(_in_unit, absence), math.nan), feature)
 
 
 def _in_unit(absence: Absence, form: NumberForm) -> Parser[float]:

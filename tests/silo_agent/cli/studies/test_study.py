@@ -70,14 +70,15 @@ def test_options_become_a_study(tmp_path, told):
 def test_a_data_dictionary_lists_the_columns(tmp_path):
     listed = tmp_path / "columns.csv"
     listed.write_text(
-        "column,kind,minimum,maximum,values,unit,scale,optional\nage,number,0,120,,years,,\nstage,code,,,1|2|x,,,yes\n"
+        "column,kind,minimum,maximum,values,unit,scale,optional\nage,number,0,120,,years,,\nstage,code,,,1|2|x,TNM,,yes\n"
     )
     file = tmp_path / "study.yaml"
     changes = {"--feature": None, "--columns": str(listed)}
     done = CliRunner().invoke(app, ["study", "new", *options(file, changes)])
     assert done.exit_code == 0, done.output
     assert load_study(file).data.features[1].values == (1, 2, "x")
-    assert "{kind: number, column: age, minimum: 0, maximum: 120}  # years" in file.read_text()
+    assert load_study(file).data.units == {"age": "years"}
+    assert "# TNM" in file.read_text()
 
 
 def test_all_wrong_answers_are_told_at_once_with_option_and_fix(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 import pytest
 
+from policies.documents.sections.spelling import Spelling
 from silo_agent.data.errors import DataError
 from silo_agent.data.profiling.profile import Domain, profile
 from silo_agent.data.table import Written
@@ -74,3 +75,17 @@ def test_a_file_without_records_is_a_normal_result(tmp_path):
 def test_a_file_that_lacks_a_column_is_an_error(tmp_path):
     with pytest.raises(DataError, match="lactate"):
         profile(written(tmp_path, header="patient,group,age,ill"), tiny_study().data, (), WRITTEN)
+
+
+def test_numbers_that_look_like_another_unit_are_told_as_they_are_converted(tmp_path):
+    rows = [f"p{i},{'ab'[i % 2]},{i},{1000 * (1 + i % 9)},{i // 2 % 2}" for i in range(40)]
+    schema = tiny_study().data
+    age, lactate = schema.features
+    asked = schema.model_copy(update={"features": (age, lactate.model_copy(update={"unit": "mmol/l"}))})
+    found = profile(written(tmp_path, *rows), asked, (), WRITTEN)
+    assert [one.name for one in found.columns if one.unit] == ["lactate"]
+    units = {"lactate": {"unit": "umol/l", "into": {"mmol/l": {"factor": 0.001}}}}
+    own = Written(",", (), spelling=Spelling.model_validate({"units": units}))
+    converted = profile(written(tmp_path, *rows), asked, (), own)
+    assert [one.name for one in converted.columns if one.unit] == []
+    assert converted.kept == 40
