@@ -109,20 +109,14 @@ def _seen_in(file: Path, patient: str, *, yes: bool) -> tuple[dict[str, str], st
 
     with waiting("looking at the file"):
         found = look(file, patient)
-    said = {
-        one: f"{one.field}: {json.dumps(one.value, ensure_ascii=False)} ({one.why})"
-        for one in (*found.file, *found.spelling)
-    }
+    proposed = (*found.file, *found.spelling)
+    said = [f"{one.field}: {json.dumps(one.value, ensure_ascii=False)} ({one.why})" for one in proposed]
     if said and not yes and not on_terminal():
-        msg = "\n".join(
-            [*said.values(), "nobody is here to confirm what the file shows; run it on a terminal, or give --yes"]
-        )
-        raise StateError(msg)
-    typer.echo(
-        f"{file}: {found.rows} rows" + (". A policy can say of it:" if said else ", written as studies expect it")
-    )
+        nobody = "nobody is here to confirm what the file shows; run it on a terminal, or give --yes"
+        raise StateError("\n".join([*said, nobody]))
+    typer.echo(f"{file}: {found.rows} rows{'. A policy can say of it:' if said else ', written as studies expect it'}")
     kept = []
-    for one, text in said.items():
+    for one, text in zip(proposed, said, strict=True):
         if yes:
             typer.echo(f"- {text}")
         if yes or typer.confirm(text, default=True):

@@ -46,7 +46,7 @@ _COMMA: Final = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _FIRST_LINES: Final = 1000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Proposal:
     """One thing that a policy may say: its field, the value, and in a sentence why."""
 
@@ -55,7 +55,7 @@ class Proposal:
     why: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Look:
     """What was seen: how the file is parted, proposals for `spelling`, and lines that only a person can complete."""
 
@@ -68,7 +68,7 @@ class Look:
         return "Look(<private>)"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class _Column:
     """One column: its different cells with the patients and rows that have each."""
 
@@ -84,7 +84,7 @@ class _Column:
         return [(said, patients, rows) for said, patients, rows in found if said]
 
 
-@dataclass
+@dataclass(frozen=True, repr=False, eq=False)
 class _Seen:
     marks: dict[str, list[str]] = field(default_factory=dict)
     commas: list[str] = field(default_factory=list)
