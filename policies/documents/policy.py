@@ -27,7 +27,7 @@ from policies.documents.document import read_document
 from policies.documents.sections.data import ColumnName
 from policies.documents.sections.evaluation import METRICS, Metric
 from policies.documents.sections.kinds import Name
-from policies.documents.sections.spelling import UTF_8, FileFormat, Part, Spelling, printable
+from policies.documents.sections.spelling import UTF_8, FileFormat, PolicyPart, Spelling, printable
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
@@ -80,7 +80,7 @@ def _written_day(value: object) -> object:
 Day = Annotated[date, BeforeValidator(_written_day)]
 
 
-class DataSet(Part):
+class DataSet(PolicyPart):
     """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
     id: Name
@@ -100,7 +100,7 @@ class DataSet(Part):
     field is fixed when the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
 
 
-class Budget(Part):
+class Budget(PolicyPart):
     """What the data set may lose over all studies, restarts and years. It never refills."""
 
     epsilon: Epsilon
@@ -115,7 +115,7 @@ class Budget(Part):
     policy lengthens the period, but the spent budget stays spent."""
 
 
-class Split(Part):
+class Split(PolicyPart):
     """The largest share of `limits.study_epsilon`, above 0 to 1, that each kind of release may take alone.
 
     "Alone" means accounted for without the others, in a run without repeated attempts. Epsilons do not add up, so the
@@ -132,7 +132,7 @@ class Split(Part):
     """The histograms of the held-out patients."""
 
 
-class Limits(Part):
+class Limits(PolicyPart):
     """The most that any single study may ask for."""
 
     study_epsilon: Epsilon
@@ -158,7 +158,7 @@ class Limits(Part):
     `privacy.max_patients` patients, the encoder with its gradients, the heads' sums, the personal model."""
 
 
-class Policy(Part):
+class Policy(PolicyPart):
     """A silo's whole policy. `digest` names it in the ledger."""
 
     KIND: ClassVar[str] = file_kinds.POLICY

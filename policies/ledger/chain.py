@@ -12,13 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from common.canonical_json import canonical_json
 from policies.errors import LedgerTamperedError
-from policies.ledger.events import Debit, EntryRef, Event, InForce, content_of, costs_of, read_event
+from policies.ledger.events import Debit, EntryRef, Event, InForce, Rebound, Recovery, content_of, costs_of, read_event
 
 if TYPE_CHECKING:
     from policies.documents.policy import Policy
@@ -33,6 +33,8 @@ FIX: Final = (
 
 UTF_8: Final = "utf-8"
 """What ledgers without an encoding mean (`policies.documents.sections.spelling`)."""
+REBINDABLE: Final = ("unit", "identified_by", "holdout", "delimiter", "columns", "encoding")
+"""Fields of a genesis that draw the cohorts. Before anything was charged an entry may state others."""
 Row = tuple[int, str, str, str]
 """(sequence, previous hash, hash, body), as they are stored."""
 
@@ -73,6 +75,23 @@ class Genesis:
             tuple(data_set.file.columns),
             data_set.file.encoding,
         )
+
+
+def bound(genesis: Genesis, entries: Iterable[Entry]) -> Genesis:
+    """What a ledger is bound to: what its genesis says, or what the last entry says that binds it anew."""
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, Rebound):
+            genesis = replace(
+                genesis,
+                unit=event.unit,
+                identified_by=event.identified_by,
+                holdout=event.holdout,
+                delimiter=event.delimiter,
+                columns=event.columns,
+                encoding=event.encoding,
+            )
+    return genesis
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +164,7 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
     genesis: Genesis | None = None
     entries: list[Entry] = []
     policy: str | None = None
-    place, last, spent = -1, GENESIS_PREVIOUS, 0.0
+    place, last, spent, begun = -1, GENESIS_PREVIOUS, 0.0, False
     for sequence, previous, digest, body in rows:
         if type(sequence) is not int or sequence != place + 1 or previous != last:
             raise _broken(place + 1, "is missing or does not follow the one before it")
@@ -156,11 +175,12 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
                 genesis = _read_genesis(body)
             else:
                 entry = _read_entry((sequence, previous, digest, body))
-                fault = fault_of(entry, spent, policy, public=genesis.public)
+                fault = fault_of(entry, spent, policy, public=genesis.public, begun=begun)
                 if fault is not None:
                     raise _broken(sequence, fault)
                 entries.append(entry)
                 spent = entry.epsilon
+                begun |= begins(entry)
                 policy = entry.event.policy if isinstance(entry.event, InForce) else policy
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise _broken(sequence, "cannot be read") from None
@@ -170,8 +190,15 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
     return genesis, tuple(entries)
 
 
-def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool) -> str | None:
+def begins(entry: Entry) -> bool:
+    """Whether something was released with this entry, or may have been: the ledger cannot be bound anew after it."""
+    return isinstance(entry.event, Debit | Recovery)
+
+
+def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool, begun: bool) -> str | None:
     """Return why this entry may not follow one with `spent`, while `policy` is in force; None if it may.
+
+    `begun` says whether one before it `begins`.
 
     This is called on reading and before writing, so that no ledger writes an entry that it would refuse to read.
     """
@@ -188,6 +215,8 @@ def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool) ->
         fault = "charges nothing and changes the spent epsilon"
     elif isinstance(entry.event, Debit) and policy not in (None, entry.event.policy):
         fault = "was charged under a policy that was not in force"
+    elif isinstance(entry.event, Rebound) and begun:
+        fault = "binds the ledger anew after something was charged"
     return fault
 
 

@@ -195,6 +195,37 @@ class Cleared:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebound:
+    """The ledger is bound anew to what draws the cohorts, before anything was charged. A person answers for it.
+
+    The fields are those of the genesis (`chain.Genesis`), which stay as they were: name, delta and `public` cannot
+    change. Raises `CostError` for a malformed one.
+    """
+
+    unit: str
+    identified_by: tuple[str, ...]
+    holdout: float
+    delimiter: str
+    columns: tuple[str, ...]
+    encoding: str
+    responsible: str
+    """The person who answers for it, in words."""
+
+    def __post_init__(self) -> None:
+        _require_text("who answers for a ledger that is bound anew", self.responsible)
+        for name, text in (("unit", self.unit), ("delimiter", self.delimiter), ("encoding", self.encoding)):
+            _require_text(f"a rebound ledger's {name}", text)
+        texts = (*self.identified_by, *self.columns)
+        if not self.identified_by or not all(isinstance(text, str) and text for text in texts):
+            msg = "a rebound ledger's columns must be texts, and one of them must say whose a record is"
+            raise CostError(msg)
+        if not finite(self.holdout) or not 0 < self.holdout < 1:
+            msg = f"a rebound ledger's holdout must lie between 0 and 1, not {str(self.holdout)[:20]!r}"
+            raise CostError(msg)
+        object.__setattr__(self, "holdout", float(self.holdout))
+
+
+@dataclass(frozen=True, slots=True)
 class Approved:
     """A person's decision about a study. Reserved: this version reads it, and writes none.
 
@@ -236,7 +267,7 @@ class Stopped:
         _require_hex(("a stopped study", self.study), ("a stop's reason", self.reason))
 
 
-Event = Debit | InForce | Notice | Recovery | Fault | Cleared | Approved | Stopped
+Event = Debit | InForce | Notice | Recovery | Fault | Cleared | Rebound | Approved | Stopped
 
 
 def recovery_message(
@@ -272,6 +303,7 @@ _KINDS: Final[Mapping[type, str]] = {
     Recovery: "recovery",
     Fault: "fault",
     Cleared: "cleared",
+    Rebound: "rebound",
     Approved: "approval",
     Stopped: "stop",
 }
@@ -303,7 +335,7 @@ def content_of(event: Event) -> dict[str, object]:
             content = {"text": NOT_COVERED, **asdict(event)}
         case Stopped():
             content = {"text": STOP_NOT_COVERED, **asdict(event)}
-        case InForce() | Notice() | Cleared() | Approved():
+        case InForce() | Notice() | Cleared() | Rebound() | Approved():
             content = asdict(event)
     return {"kind": kind_of(event)} | content
 
@@ -336,6 +368,15 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Event]]] = {
     "recovery": _read_recovery,
     "fault": lambda said: Fault(said["study"], said["round"], said["attempt"], said["tensor"]),
     "cleared": lambda said: Cleared(said["responsible"]),
+    "rebound": lambda said: Rebound(
+        said["unit"],
+        tuple(said["identified_by"]),
+        said["holdout"],
+        said["delimiter"],
+        tuple(said["columns"]),
+        said["encoding"],
+        said["responsible"],
+    ),
     "approval": lambda said: Approved(said["study"], said["verdict"], said["certificate"], said["reason"]),
     "stop": lambda said: Stopped(said["name"], said["study"], said["reason"]),
 }

@@ -31,6 +31,7 @@ from policies.ledger.events import (
     Fault,
     InForce,
     Notice,
+    Rebound,
     Recovery,
     Stopped,
     costs_of,
@@ -272,7 +273,7 @@ def _lines(entry: Entry) -> list[dict[str, object]]:  # noqa: PLR0911  # one for
         case Fault():
             place = {"study": event.study, "round": event.round, "attempt": event.attempt, "tensor": event.tensor}
             return [common | place | {"remark": NOT_COVERED}]
-        case Cleared():
+        case Cleared() | Rebound():
             return [common | {"remark": _cell(event.responsible)}]
         case Approved():
             remark = f"{event.verdict}, by the certificate {event.certificate}"

@@ -19,7 +19,7 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +38,7 @@ from policies.errors import (
     LedgerTamperedError,
     LedgerWriteError,
 )
-from policies.ledger.chain import FIX, Entry, Genesis, fault_of, genesis_row, next_entry
+from policies.ledger.chain import FIX, REBINDABLE, Entry, Genesis, begins, bound, fault_of, genesis_row, next_entry
 from policies.ledger.cosign import Checkpoint, checkpoint, covered, require_head
 from policies.ledger.events import (
     Cleared,
@@ -49,6 +49,7 @@ from policies.ledger.events import (
     InForce,
     Notice,
     NoticeKind,
+    Rebound,
     Recovery,
     costs_of,
 )
@@ -93,6 +94,7 @@ class Ledger:
         self._day: date | None = None
         self._policy: str | None = None
         self._fault: Entry | None = None
+        self._begun = False
         self._genesis, entries = store.read()
         for entry in entries:
             self._remember(entry)
@@ -146,6 +148,19 @@ class Ledger:
     def genesis(self) -> Genesis:
         """The first entry, which says to which data set the ledger belongs."""
         return self._genesis
+
+    @property
+    def bound(self) -> Genesis:
+        """What the ledger is bound to now: what the genesis says, or the last entry that binds it anew."""
+        with self._guard:
+            return bound(self._genesis, self._entries)
+
+    @property
+    def rebound(self) -> bool:
+        """Whether the ledger was bound anew after the policy in force came into force."""
+        with self._guard:
+            kinds = [type(entry.event) for entry in self._entries if isinstance(entry.event, Rebound | InForce)]
+            return kinds[-1:] == [Rebound]
 
     @property
     def head(self) -> EntryRef:
@@ -273,6 +288,25 @@ class Ledger:
             self._store.require_usable()
             return None if self._fault is None else self._append(Cleared(responsible), self._stated)
 
+    def rebind(self, genesis: Genesis, responsible: str) -> Entry | None:
+        """Record, durably, to what the ledger is bound from now on. None if it is bound to that already.
+
+        Raises `LedgerMismatchError` if something was charged or recovered, or if name, delta or `public` differ;
+        `LedgerWriteError`. The caller has seen that no study has joined and that nobody else knows later entries.
+        """
+        with self._guard:
+            self._store.require_usable()
+            now = self.bound
+            if genesis == now:
+                return None
+            kept = replace(genesis, **{field: getattr(now, field) for field in REBINDABLE})
+            require_match(self._name, now, kept)
+            if self._begun:
+                msg = f"{self._name}: something was charged, so what draws the cohorts cannot change any more"
+                raise LedgerMismatchError(msg)
+            said = {field: getattr(genesis, field) for field in REBINDABLE}
+            return self._append(Rebound(**said, responsible=responsible), self._stated)
+
     def recover(self, recovery: Recovery, lost: Iterable[Checkpoint]) -> Entry:
         """Charge a gap, durably. The ledger then states at least the price of what the heads in `lost` sum up.
 
@@ -300,8 +334,8 @@ class Ledger:
             return tuple(item for item in checkpoints if item.head not in heads)
 
     def match(self, genesis: Genesis) -> None:
-        """Raise `LedgerMismatchError` if the ledger's own genesis says otherwise, as `open` does."""
-        require_match(self._name, self._genesis, genesis)
+        """Raise `LedgerMismatchError` if the ledger is bound to something else, as `open` does."""
+        require_match(self._name, self.bound, genesis)
 
     def verify(self) -> None:
         """Read the file again and compare. Raises `LedgerTamperedError` if it is not what this process wrote."""
@@ -330,7 +364,7 @@ class Ledger:
 
     def _append(self, event: Event, epsilon: float) -> Entry:
         entry = next_entry(self.head, event, _now(), epsilon)
-        fault = fault_of(entry, self._stated, self._policy, public=self._genesis.public)
+        fault = fault_of(entry, self._stated, self._policy, public=self._genesis.public, begun=self._begun)
         if fault is not None:
             msg = (
                 f"{self._name}: entry {entry.sequence} was not written, because the ledger could not be read with it:"
@@ -357,6 +391,7 @@ class Ledger:
 
     def _remember(self, entry: Entry) -> None:
         self._entries.append(entry)
+        self._begun |= begins(entry)
         self._charged.update(dict.fromkeys(keys_of(entry.event), entry))
         if isinstance(entry.event, InForce):
             self._policy = entry.event.policy
@@ -378,7 +413,8 @@ def require_match(ledger: str, bound: Genesis, said: Genesis) -> None:
         if mine is not None and mine != theirs:
             msg = (
                 f"{ledger}: the ledger's {field} is {_shown(mine)}, but the policy says {_shown(theirs)}; it is fixed"
-                " for the life of the data set, so fix the policy or give the right ledger"
+                " for the life of the data set, so fix the policy or give the right ledger. Before anything was charged"
+                " the ledger can be bound anew: fedward-silo ledger rebind"
             )
             raise LedgerMismatchError(msg)
 

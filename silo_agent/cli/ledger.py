@@ -11,7 +11,7 @@ import math
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -33,6 +33,7 @@ from policies.ledger.events import (
     InForce,
     Notice,
     NoticeKind,
+    Rebound,
     Recovery,
     Stopped,
     content_of,
@@ -49,7 +50,7 @@ from policies.ledger.exports import (
 )
 from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import SpentPart, Summary, summarise
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
 
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from policies.plan.cost import Cost
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
+
+
+_ASK_SECONDS: Final = 30.0
 
 
 class By(StrEnum):
@@ -277,6 +281,29 @@ def ledger_clear_fault(
         typer.echo(f"entry {entry.sequence}: the faults before it are cleared; {signed_by} answers")
 
 
+@ledger_app.command("rebind")
+def ledger_rebind(
+    signed_by: Annotated[str, typer.Option(help="Who answers for it: name and office.")],
+    config: ConfigOption = DEFAULT,
+    replaces: Annotated[
+        Path | None, typer.Option(help="The policy in force, needed if the agent's state has lost it.")
+    ] = None,
+) -> None:
+    """Bind a ledger anew to what the policy says of the data, before any study has joined. Stop the agent first."""
+    from silo_agent.oversight.rebinding import rebind
+    from silo_agent.protocol.client import remembered
+    from silo_agent.protocol.ledgers.cosigning import cosignature
+
+    settings = AgentConfig.load(config)
+    with waiting("asking the coordinator what it and others remember of this ledger"):
+        known = remembered(settings.coordinator, settings.credential(), _ASK_SECONDS, proxy=settings.proxy)
+    entry = rebind(settings, signed_by, map(cosignature, known), replaces)
+    if entry is None:
+        typer.echo("the ledger is bound to what the policy says already; nothing was written")
+    else:
+        typer.echo(f"entry {entry.sequence}: the ledger is bound to the policy's data_set; {signed_by} answers")
+
+
 def _whole_history(
     path: Path, trust: Callable[[], Trust]
 ) -> tuple[tuple[Cosignature, ...], Genesis, tuple[Entry, ...]]:
@@ -392,22 +419,30 @@ def _by_entry(entries: tuple[Entry, ...]) -> Table:
                 costs = debit.costs.items()
                 releases = ", ".join(f"{tensor} ({cost.count} x noise {cost.noise:g})" for tensor, cost in costs)
                 place = (debit.study[:12], str(debit.round), str(debit.attempt), releases)
-            case InForce(policy, budget):
-                place = ("", "", "", f"policy {policy[:12]} in force, budget {budget:g}")
-            case Recovery() as recovery:
-                place = ("", "", "", f"lost entries charged again; {recovery.responsible} answers")
-            case Notice(kind, reference):
-                place = ("", "", "", f"{kind}, {reference}")
             case Fault(study, number, attempt, tensor):
                 place = (study[:12], str(number), str(attempt), f"{NOT_COVERED} ({tensor})")
-            case Cleared(responsible):
-                place = ("", "", "", f"faults cleared; {responsible} answers")
             case Approved(study, verdict, certificate):
                 place = (study[:12], "", "", f"{verdict} by a person (certificate {certificate[:12]})")
             case Stopped(_, study):
                 place = (study[:12], "", "", STOP_NOT_COVERED)
+            case other:
+                place = ("", "", "", _of_no_study(other))
         table.add_row(str(entry.sequence), *place, _shown(entry.epsilon))
     return table
+
+
+def _of_no_study(event: InForce | Recovery | Notice | Cleared | Rebound) -> str:
+    match event:
+        case InForce(policy, budget):
+            return f"policy {policy[:12]} in force, budget {budget:g}"
+        case Recovery() as recovery:
+            return f"lost entries charged again; {recovery.responsible} answers"
+        case Notice(kind, reference):
+            return f"{kind}, {reference}"
+        case Cleared(responsible):
+            return f"faults cleared; {responsible} answers"
+        case Rebound() as rebound:
+            return f"bound anew, before anything was charged; {rebound.responsible} answers"
 
 
 def _by_part(summary: Summary, by: By) -> Table:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from policies.documents.policy import load_policy
+from policies.ledger.chain import bound
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
 from silo_agent.cli.evaluated import below
@@ -376,7 +377,7 @@ def cohorts_of(settings: AgentConfig) -> HospitalCohorts:
 
     policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
     if ledger.exists():
-        require_match(ledger.name, read_history(ledger)[0], Genesis.of(policy))
+        require_match(ledger.name, bound(*read_history(ledger)), Genesis.of(policy))
     withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
     return HospitalCohorts(
         Division.of(policy),

@@ -96,17 +96,18 @@ def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Poli
             raise ApprovalError(msg)
 
 
-def require_same_data_set(policy: Policy, predecessor: Policy | None) -> None:
+def require_same_data_set(policy: Policy, predecessor: Policy | None, *, rebound: bool = False) -> None:
     """Return if both policies have the same data set. Raises `ApprovalError`, which names the field that differs.
 
-    The ledger is bound to these fields too, but a ledger that is older than a field does not have it.
+    The ledger is bound to these fields too, but a ledger that is older than a field does not have it. If it was
+    `rebound` since the predecessor came into force, it alone says what draws the cohorts.
     """
     if predecessor is None:
         return
     wanted = policy.data_set.model_dump(mode="json")
     for field, before in predecessor.data_set.model_dump(mode="json").items():
         after = wanted[field]
-        if before != after:
+        if before != after and not (rebound and field in _DRAWS_COHORTS):
             msg = (
                 f"the policy's data_set.{field} is {after}, but in the policy in force it is {before}; it is fixed for"
                 " the life of the data set, so put it back"
@@ -142,7 +143,7 @@ def put_into_force(ledger: Ledger, path: Path, state: Path, trust: Trust, replac
     policy = load_policy(path)
     if ledger.policy != policy.digest:
         predecessor = predecessor_of(ledger, state, policy, replaces)
-        require_same_data_set(policy, predecessor)
+        require_same_data_set(policy, predecessor, rebound=ledger.rebound)
         require_approved(policy, path, trust, predecessor)
     # The policy is stored first: if nobody can read the policy that a ledger names, it cannot be replaced.
     write_whole(_kept(state, policy.digest), policy.canonical())
@@ -200,6 +201,10 @@ def _require_same(policy: Policy, in_force: str, path: Path) -> None:
             " policy diff`, then put the new one into force with `fedward-silo policy reload`, or put the old file back"
         )
         raise ApprovalError(msg)
+
+
+_DRAWS_COHORTS: Final = frozenset({"unit", "identified_by", "holdout", "file"})
+"""Fields of `data_set` that an entry of the ledger may change before anything was charged."""
 
 
 def _kept(state: Path, digest: str) -> Path:

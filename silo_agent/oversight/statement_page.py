@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from policies.documents.words.factors import times
-from policies.ledger.chain import UNBOUNDED, Entry
+from policies.ledger.chain import UNBOUNDED, Entry, bound
 from policies.ledger.events import (
     NOT_COVERED,
     STOP_NOT_COVERED,
@@ -22,6 +22,7 @@ from policies.ledger.events import (
     Fault,
     InForce,
     Notice,
+    Rebound,
     Recovery,
     Stopped,
     kind_of,
@@ -46,6 +47,7 @@ _KINDS: Final = {
     "recovery": "lost entries were charged again",
     "fault": "a computation failed, and noise was sent in its place",
     "cleared": "a person looked into the faults before",
+    "rebound": "the ledger was bound anew, before anything was charged",
     "approval": "a person decided about a study",
     "stop": "a person stopped a study",
 }
@@ -107,7 +109,7 @@ def _verdict(export: Export) -> str:
 
 
 def _meaning(export: Export) -> Iterable[str]:
-    genesis = export.genesis
+    genesis = bound(export.genesis, export.entries)
     unit, protected = _UNITS[genesis.unit]
     noise = (
         "The data are declared public: studies may use them without noise, and where one did, the spent epsilon is"
@@ -229,6 +231,10 @@ def _others(entries: Sequence[Entry]) -> str:
                 more += f" round {number}, attempt {attempt}"
             case Cleared(responsible):
                 more = f"{escape(responsible)} answers for it"
+            case Rebound() as rebound:
+                more = (
+                    f"told by {escape(', '.join(rebound.identified_by))}; {escape(rebound.responsible)} answers for it"
+                )
             case Approved(study, verdict, certificate):
                 more = f"{escape(verdict)}: study <code>{escape(study)}</code>, by the certificate"
                 more += f" <code>{escape(certificate)}</code>"

@@ -145,6 +145,22 @@ def greet(
     return CoordinatorGreeting(reply.coordinator_version, reply.time - (clock + took / 2), took / 2)
 
 
+def remembered(
+    address: str, credential: Credential, seconds: float, *, proxy: str | None = None
+) -> tuple[CosignedCheckpoint, ...]:
+    """What the coordinator and other silos signed last of this silo's ledger, asked once and without a session.
+
+    `proxy` is as in `Client`. Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
+    """
+    with grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy)) as channel:
+        calls = silo_pb2_grpc.SiloServiceStub(channel)
+        try:
+            stream = calls.LatestCountersignatures(silo_pb2.LatestCountersignaturesRequest(), timeout=seconds)
+            return tuple(one for one in map(_cosignature, islice(stream, MAX_COSIGNERS)) if one is not None)
+        except grpc.RpcError as error:
+            raise CallRefused(error.code(), error.details() or "") from None
+
+
 def _options(proxy: str | None) -> tuple[tuple[str, object], ...]:
     """Without a proxy, variables such as `https_proxy` name none either: a service has others than a person's shell."""
     return (*OPTIONS, ("grpc.enable_http_proxy", 0) if proxy is None else ("grpc.http_proxy", proxy))

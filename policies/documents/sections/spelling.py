@@ -32,7 +32,7 @@ Encoding = Literal[
 """Encodings in which no byte of a character can be taken for the end of a line. Latin-1 is iso-8859-1."""
 
 
-class Part(Closed):
+class PolicyPart(Closed):
     """A part of the policy. The texts below its fields are what an editor shows."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -63,7 +63,7 @@ _DATE_SIGNS: Final = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DateFormat = Annotated[str, bounds.text(40), AfterValidator(printable), AfterValidator(_date_format)]
 
 
-class FileFormat(Part):
+class FileFormat(PolicyPart):
     """How the hospital's file is parted into rows and cells.
 
     It is the hospital's to say: with other cells a record would be another one to `identified_by`, so a study that
@@ -98,7 +98,7 @@ OwnCodes = Annotated[
 ]
 
 
-class Between(Part):
+class Between(PolicyPart):
     """A column that the file does not have, but two dates: the time between them. It depends on no day of today."""
 
     start: ColumnName
@@ -109,7 +109,7 @@ class Between(Part):
     """What is counted: completed years, as an age is, or days."""
 
 
-class Conversion(Part):
+class Conversion(PolicyPart):
     """What makes another unit of a number: `factor` times the number, plus `offset`."""
 
     factor: Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -118,7 +118,7 @@ class Conversion(Part):
     """What is added then, in the other unit."""
 
 
-class OwnUnit(Part):
+class OwnUnit(PolicyPart):
     """In which unit a column of the file is, and what makes the units of it for which studies ask."""
 
     unit: Unit
@@ -138,7 +138,7 @@ class OwnUnit(Part):
         return Conversion(factor=1.0) if unit == self.unit else self.into.get(unit or "")
 
 
-class Spelling(Part):
+class Spelling(PolicyPart):
     """How this hospital's file spells what studies ask for, where it differs from them. It takes precedence.
 
     No cohort depends on it, because cohorts are drawn by the cells as they stand in the file. So the ledger is not

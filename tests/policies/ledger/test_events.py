@@ -21,6 +21,7 @@ from policies.ledger.events import (
     Fault,
     InForce,
     Notice,
+    Rebound,
     Recovery,
     Stopped,
     content_of,
@@ -35,6 +36,15 @@ COST = Cost("training", 1.0, 20.0, 3)
 DEBIT = {"study": "s", "policy": "p", "round": 1, "attempt": 2, "costs": {"heads": COST}}
 HEAD = EntryRef(7, "a" * 64)
 RECOVERY = Recovery((HEAD,), (COST,), "A. Weber", "fedward://silo/north", "PEM", "ab")
+REBOUND = {
+    "unit": "patient",
+    "identified_by": ("pid",),
+    "holdout": 0.2,
+    "delimiter": ",",
+    "columns": (),
+    "encoding": "utf-8",
+    "responsible": "A. Weber",
+}
 EVENTS = {
     "debit": Debit(**DEBIT),
     "policy": InForce("p" * 64, 4),
@@ -43,6 +53,7 @@ EVENTS = {
     "recovery": RECOVERY,
     "fault": Fault("s", 1, 2, "heads"),
     "cleared": Cleared("A. Weber, data protection"),
+    "rebound": Rebound("patient", ("pid",), 0.2, ";", (), "windows-1252", "A. Weber"),
     "approval": Approved("1" * 64, "approved", "2" * 64, "3" * 64),
     "stop": Stopped("exam", "1" * 64, "3" * 64),
 }
@@ -65,6 +76,7 @@ def test_only_debits_and_recoveries_cost_anything():
         "refresh": (),
         "fault": (),
         "cleared": (),
+        "rebound": (),
         "approval": (),
         "stop": (),
     }
@@ -92,6 +104,16 @@ def test_only_debits_and_recoveries_cost_anything():
         (Fault, {"study": "s", "round": 1, "attempt": True, "tensor": "heads"}),
         (Fault, {"study": "s", "round": 1, "attempt": 1, "tensor": ""}),
         (Cleared, {"responsible": ""}),
+        (Rebound, REBOUND | {"responsible": ""}),
+        (Rebound, REBOUND | {"unit": ""}),
+        (Rebound, REBOUND | {"delimiter": 7}),
+        (Rebound, REBOUND | {"encoding": None}),
+        (Rebound, REBOUND | {"identified_by": ()}),
+        (Rebound, REBOUND | {"identified_by": ("",)}),
+        (Rebound, REBOUND | {"columns": ("a", 7)}),
+        (Rebound, REBOUND | {"holdout": 0.0}),
+        (Rebound, REBOUND | {"holdout": 1}),
+        (Rebound, REBOUND | {"holdout": math.nan}),
         (Approved, {"study": "1" * 12, "verdict": "approved", "certificate": "2" * 64, "reason": "3" * 64}),
         (Approved, {"study": "1" * 64, "verdict": "perhaps", "certificate": "2" * 64, "reason": "3" * 64}),
         (Approved, {"study": "1" * 64, "verdict": "refused", "certificate": "ada", "reason": "3" * 64}),

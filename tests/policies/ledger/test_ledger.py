@@ -30,9 +30,9 @@ from policies.errors import (
     LedgerWriteError,
     PolicyError,
 )
-from policies.ledger.chain import Genesis
+from policies.ledger.chain import REBINDABLE, Genesis, bound
 from policies.ledger.events import Cleared, EntryRef, Fault, Recovery
-from policies.ledger.ledger import Debit, Ledger, read_ledger
+from policies.ledger.ledger import Debit, Ledger, read_history, read_ledger
 from policies.ledger.store import create_store
 from policies.plan.cost import Cost
 from policies.plan.release import plan
@@ -411,6 +411,61 @@ def test_a_fault_stands_until_a_person_clears_it(open_ledger):
         assert (ledger.fault, ledger.clear_fault("A. Weber")) == (None, None)
         assert ledger.note_fault(FAULT) is ledger.fault is ledger.history()[-1]
         assert len(ledger.history()) == 6
+
+
+OTHER = replace(
+    CARDIOLOGY, unit="record", identified_by=("visit", "day"), holdout=0.3, delimiter=";", encoding="windows-1252"
+)
+
+
+def test_before_anything_was_charged_a_ledger_can_be_bound_anew(open_ledger, ledger_path):
+    with contextlib.closing(open_ledger()) as ledger:
+        assert ledger.rebind(CARDIOLOGY, "A. Weber") is None
+        assert not ledger.rebound
+        ledger.put_into_force("p", 4.0)
+        ledger.note_fault(FAULT)
+        entry = ledger.rebind(OTHER, "A. Weber")
+        assert ledger.rebound
+        assert (ledger.bound, ledger.genesis, ledger.head) == (OTHER, CARDIOLOGY, entry.head)
+        assert ledger.rebind(OTHER, "A. Weber") is None
+        ledger.put_into_force("q", 4.0)
+        assert not ledger.rebound
+    with pytest.raises(LedgerMismatchError, match=r"holdout is 0\.3, but .* ledger rebind"):
+        open_ledger()
+    changed = {field: getattr(OTHER, field) for field in REBINDABLE}
+    with contextlib.closing(open_ledger(**changed)) as ledger:
+        assert bound(*read_history(ledger_path)) == ledger.bound == OTHER
+        third = replace(CARDIOLOGY, columns=("pid", "y"))
+        ledger.rebind(third, "A. Weber")
+        assert ledger.bound == third
+        ledger.charge(Debit("study", "q", 1, 1, {"heads": Cost("training", 1.0, 10.0, 1)}))
+        with pytest.raises(LedgerMismatchError, match="something was charged"):
+            ledger.rebind(OTHER, "A. Weber")
+        assert ledger.rebind(third, "A. Weber") is None
+
+
+@pytest.mark.parametrize("changes", [{"data_set": "oncology"}, {"delta": 1e-6}, {"public": True}])
+def test_whose_budget_it_is_cannot_be_bound_anew(open_ledger, changes):
+    ledger = open_ledger()
+    with pytest.raises(LedgerMismatchError, match=next(iter(changes))):
+        ledger.rebind(replace(OTHER, **changes), "A. Weber")
+    assert ledger.history() == ()
+
+
+def test_a_ledger_that_was_recovered_cannot_be_bound_anew(open_ledger):
+    ledger = open_ledger()
+    ledger.recover(Recovery((EntryRef(3, "a" * 64),), (), "A. Weber", "fedward://silo/north", "PEM", "ab"), ())
+    with pytest.raises(LedgerMismatchError, match="something was charged"):
+        ledger.rebind(OTHER, "A. Weber")
+
+
+def test_a_chain_that_is_bound_anew_after_a_charge_is_refused(open_ledger, monkeypatch):
+    with contextlib.closing(open_ledger()) as ledger:
+        ledger.charge(debit(1))
+        ledger._begun = False
+        ledger.rebind(OTHER, "A. Weber")
+    with pytest.raises(LedgerTamperedError, match="binds the ledger anew after something was charged"):
+        open_ledger()
 
 
 def test_an_older_copy_is_told_by_the_cosigned_head(open_ledger, ledger_path):

@@ -242,7 +242,7 @@ def test_a_file_is_stated_once_and_for_good(older_ledger, trust, quick_path):
     for other in (of_version_4(path, delimiter="|"), of_version_4(path, delimiter=";", columns=["patient"])):
         with pytest.raises(ApprovalError, match=r"data_set.file is .* it is fixed for the life"):
             put_into_force(older_ledger, other, quick_path, trust)
-    with pytest.raises(ApprovalError, match=r"data_set.file is .*',', 'columns': \[\]}, but"):
+    with pytest.raises(ApprovalError, match=r"data_set.file is .*',', 'columns': \[\], 'encoding': 'utf-8'}, but"):
         put_into_force(older_ledger, write_yaml(path, policy_document("north-ward")), quick_path, trust)
     assert older_ledger.policy == stated.digest
 

@@ -39,6 +39,7 @@ from silo_agent.protocol.client import (
     Heartbeat,
     WentBackRefused,
     greet,
+    remembered,
 )
 from support.certificates import load
 from support.contents import digest_of, listed
@@ -276,6 +277,16 @@ def test_a_refused_greeting_says_why(ward):
 def test_a_statement_carries_the_silos_signature(ward, authority):
     made = ward.client.signed(b"statement")
     assert Trust(authority.pem).verify(made.certificate_pem, b"statement", made.signature).name == "north"
+
+
+def test_what_others_remember_is_asked_for_without_a_session(ward):
+    ward.fake.remembered = 2
+    assert remembered(f"localhost:{ward.port}", ward.credential, LONG) == (WORD, WORD)
+    ward.fake.faults["LatestCountersignatures"] = [grpc.StatusCode.PERMISSION_DENIED]
+    with pytest.raises(CallRefused, match="is not to be had"):
+        remembered(f"localhost:{ward.port}", ward.credential, LONG)
+    with pytest.raises(CallRefused):
+        remembered("localhost:1", ward.credential, 0.5)
 
 
 def test_what_others_remember_comes_in_a_stream_that_ends(ward):
