@@ -67,7 +67,7 @@ def _columns(names: tuple[str, ...]) -> str:
 def _absent(policy: Policy, data: DataSchema) -> Iterator[Why]:
     """Why a column that the hospital does not have cannot be done without."""
     absent = set(policy.spelling.absent)
-    decides = {data.label.column: "label"} | ({} if data.patient is None else {data.patient: "patient"})
+    decides = {data.label.column: "label"}
     decides |= {} if data.image is None else {data.image.column: "image"}
     decides |= {} if data.environment is None else {data.environment.column: "environment"}
     decides |= {one.column: "protected" for one in data.protected} | {one.column: "domain" for one in data.domain}

@@ -142,6 +142,11 @@ def _outcome(study: StudyFields) -> Iterator[BrokenRule]:
                 f"encoder.{term.field} has a table with a row for each class, but data.label is a number; leave it out",
             )
     yield from _if(
+        evaluation.threshold is not None and study.data.label.count != BINARY,
+        "evaluation.threshold",
+        "evaluation.threshold is for a label of two classes; leave it out",
+    )
+    yield from _if(
         number and evaluation.bins != Evaluation.model_fields["bins"].default,
         "evaluation.bins",
         "evaluation.bins are those of a score, but data.label is a number; leave them out",

@@ -135,6 +135,14 @@ class Study(StudyFields):
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @property
+    def threshold(self) -> float:
+        """The risk from which on a patient counts as ill, of two classes: public, and stated before any data."""
+        if self.evaluation.threshold is not None:
+            return self.evaluation.threshold
+        prevalence = None if self.expected is None else self.expected.prevalence
+        return 0.5 if prevalence is None else prevalence
+
+    @property
     def digest(self) -> str:
         """SHA-256 of `canonical()`, lowercase hex."""
         return hashlib.sha256(self.canonical()).hexdigest()

@@ -32,7 +32,7 @@ from silo_agent.learning.device import limit_threads
 from silo_agent.learning.figures.evaluation import DomainResult, Results, quality
 from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.outcomes.family import is_of_classes
-from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.registry import family_of_study
 
 Floats = NDArray[np.float64]
 Figure = Literal["auc", "accuracy", "r2"]
@@ -212,7 +212,7 @@ class _Test:
         if len(self.risks):
             # The law knows every patient's risk, so the AUC is that of many patients.
             return area_of(self.risks[rows][np.argsort(said[rows, 1], kind="stable")])
-        label, family = self.study.data.label, family_of(self.study.data.label.count)
+        label, family = self.study.data.label, family_of_study(self.study)
         labels = self.records.labels[rows]
         if not is_of_classes(family):
             value = number_quality(said[rows], labels, half_range(label)).r2

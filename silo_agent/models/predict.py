@@ -31,6 +31,8 @@ from silo_agent.errors import SiloError
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.model import kept_parts
 from silo_agent.learning.model.shared import SharedModel
+from silo_agent.learning.outcomes.family import is_of_classes
+from silo_agent.learning.outcomes.registry import family_of_study
 from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.unknown_domain import (
     Model,
@@ -100,12 +102,13 @@ class Predictions:
 
     def rows(self) -> Iterator[tuple[int | str | float | None, ...]]:
         """Yield rows in the order of `columns`. Records count from 1. An unknown domain is None."""
-        names, classes = self.study.data.domains, self.classes
+        names, classes, family = self.study.data.domains, self.classes, family_of_study(self.study)
+        decided = family.decisions(self.probabilities) if is_of_classes(family) else ()
         for i, row in enumerate(self.probabilities):
             patient = () if self.patients is None else (self.patients[i],)
             domain = None if self.domains[i] == UNKNOWN else names[self.domains[i]]
             known = (i + 1, *patient, domain, self.ways[i], *map(float, row))
-            yield (*known, classes[int(row.argmax())]) if classes else known
+            yield (*known, classes[decided[i]]) if classes else known
 
     def to_csv(self) -> str:
         """Return all rows below a header line. An unknown domain is an empty cell."""

@@ -54,7 +54,7 @@ def test_what_each_record_must_have_cannot_be_absent(make_policy, study_of, fiel
 
 
 def test_numbers_are_read_in_the_studys_unit_or_not_at_all(make_policy, study_of):
-    own = {"crp": {"unit": "mg/l", "into": {"mg/dl": {"factor": 0.1}}}, "elsewhere": {"unit": "m"}}
+    own = {"elsewhere": {"unit": "m"}, "crp": {"unit": "mg/l", "into": {"mg/dl": {"factor": 0.1}}}}
     policy = spelt(make_policy, units=own)
     age, crp, sex, smoker = make_schema().features
 

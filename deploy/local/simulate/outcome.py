@@ -21,7 +21,7 @@ from silo_agent.learning.figures.evaluation import Results, quality
 from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import is_of_classes
-from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.registry import family_of_study
 
 Array = NDArray[np.float64]
 Figure = Literal["auc", "accuracy", "r2"]
@@ -60,7 +60,7 @@ class RunMetrics:
     @property
     def figure(self) -> Figure:
         """What the study is judged by: AUC of two classes, accuracy of more, R2 of a number."""
-        family = family_of(self.study.data.label.count)
+        family = family_of_study(self.study)
         if not is_of_classes(family):
             return "r2"
         return "auc" if family.has_auc else "accuracy"
@@ -109,7 +109,7 @@ def mean(values: Sequence[float | None]) -> float:
 
 def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tuple[tuple[Exact, ...], Exact]:
     """Exact metrics by domain, and of all records together, from the predictions (n, C) of each part's records."""
-    label, family = study.data.label, family_of(study.data.label.count)
+    label, family = study.data.label, family_of_study(study)
     all_said = np.concatenate(said)
     all_labels = np.concatenate([records.labels for records in parts])
     domains = np.concatenate([records.domains for records in parts])

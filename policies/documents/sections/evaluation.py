@@ -66,6 +66,19 @@ class Evaluation(Closed):
     """How the AUC of two classes follows from the noised histograms. cells: from the cells' own counts, with a
     bootstrap's interval. fitted: from a risk that rises with the score and is fitted to all cells, with a narrower
     interval."""
+    threshold: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None,
+        About(
+            (
+                "risk from which on a patient counts as ill, of two classes: in accuracy, false negatives and"
+                " `predicted`, and a bin's edge; `null`: `expected.prevalence`, or one half"
+            ),
+            comment="risk from which on a patient counts as ill; null: expected.prevalence, or one half",
+            unit="risk",
+            change="the risk from which on somebody acts is known",
+            since="0.7",
+        ),
+    ] = None
     together: Annotated[
         bool,
         About(

@@ -49,8 +49,8 @@ def printable(text: str) -> str:
 def _date_format(text: str) -> str:
     """Refuse a format by which one text may be two days, or which does not say the whole day."""
     signs = re.findall(r"%.?", text)
-    unknown = sorted({sign for sign in signs if sign not in _DATE_SIGNS})
-    if unknown or any(signs.count(sign) > 1 for sign in _DATE_SIGNS) or not {"%Y", "%m", "%d"} <= set(signs):
+    once = all(signs.count(sign) <= 1 for sign in _DATE_SIGNS)
+    if not once or not set(signs) <= set(_DATE_SIGNS) or not {"%Y", "%m", "%d"} <= set(signs):
         msg = (
             f"{text!r} must have %Y (year in four digits), %m (month) and %d (day) once each, and of other signs only"
             ' %H, %M and %S (a time); for example "%d.%m.%Y"'

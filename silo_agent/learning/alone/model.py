@@ -24,7 +24,7 @@ from silo_agent.learning.alone.regression import Regression
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import files
 from silo_agent.learning.outcomes.family import Family
-from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.registry import family_of_study
 
 Part = Regression | Trees
 _KIND: Final = "single-hospital"
@@ -52,7 +52,7 @@ class AloneModel:
     @property
     def family(self) -> Family:
         """The family of the study's outcomes."""
-        return family_of(self.study.data.label.count)
+        return family_of_study(self.study)
 
     def logits(self, inputs: NDArray[np.float32] | Inputs, domains: NDArray[np.int64]) -> NDArray[np.float64]:
         """Logits (n, R) of records, float64."""
@@ -82,7 +82,7 @@ class AloneModel:
         """Inverse of `to_bytes`. Raises `ModelFileError`."""
         study, round_number, tensors = files.decode(_KIND, blob)
         width = study.data.inputs + len(study.data.domains)
-        rows = family_of(study.data.label.count).form.logits
+        rows = family_of_study(study).form.logits
         try:
             facts: dict[str, Any] = json.loads(files.facts(blob))
             parse: Callable[[dict[str, NDArray[np.generic]], int, int], Part] = _PARTS[facts["kind"]].parse

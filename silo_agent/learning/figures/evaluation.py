@@ -35,7 +35,7 @@ class Estimate:
 class DomainResult:
     """What a noised sum says of one domain. `auc` and `false_negatives` are None if there are more than two classes.
 
-    `false_negatives` is the share of the second class that is predicted as the first, at the usual threshold of 1/2.
+    `false_negatives` is the share of the second class that is predicted as the first, at the study's threshold.
 
     `calibration` estimates the error that many patients would show. The exact error of few patients lies above it,
     because sampling alone adds to a sum of absolute values. `expected_observed` is what was predicted over what

@@ -34,7 +34,7 @@ from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.heads.evidence import Evidence
 from silo_agent.learning.model import files
 from silo_agent.learning.outcomes.family import Family
-from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.registry import family_of_study
 from silo_agent.learning.terms.losses.cmi import FixedPrior, Prior, fixed_prior, prior_of
 
 HEAD_BOUND = 2.0**10
@@ -260,7 +260,7 @@ class SharedModel:
     @property
     def family(self) -> Family:
         """The family of the study's outcomes."""
-        return family_of(self.study.data.label.count)
+        return family_of_study(self.study)
 
     @property
     def digest(self) -> str:

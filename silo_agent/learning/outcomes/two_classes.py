@@ -26,10 +26,11 @@ from silo_agent.learning.outcomes.response import LEAST, Response
 SHARE: float = ((1.0 + math.sqrt(5.0)) / 2.0) ** 2.5 / 4.0
 """r = 0.8325, the share of the Hessian. The module's docstring has the proof."""
 LOGIT_RANGE = 5.0
-"""Bins have equal widths in logit(p) over [-5, 5], and the two end bins are open. Outcomes are rare, so equal widths in
-p would put nearly all patients into one bin. The threshold 0 is an edge. If the number of bins is odd, the odd one lies
-below -5. If a model's logits spread less than a bin's width, the study needs more bins."""
-_THRESHOLD = 0.5
+"""Bins have equal widths in logit(p) over 5 on either side of the threshold, and the two end bins are open. Outcomes
+are rare, so equal widths in p would put nearly all patients into one bin. The threshold is an edge. If the number of
+bins is odd, the odd one lies at the lower end. If a model's logits spread less than a bin's width, the study needs more
+bins."""
+HALF = 0.5
 _NODES = 33
 
 
@@ -38,6 +39,8 @@ class Bernoulli:
     """The family of yes-or-no outcomes."""
 
     curvature_part: float = 1.0
+    threshold: float = HALF
+    """The risk from which on a record is decided for the second class: public, never an observed rate."""
 
     @property
     def form(self) -> Form:
@@ -115,8 +118,8 @@ class Bernoulli:
         return np.concatenate([1.0 - second, second], axis=1)
 
     def decisions(self, probabilities: Floats) -> Integers:
-        """The second class if p is at least 0.5, else the first."""
-        return (probabilities[:, 1] >= _THRESHOLD).astype(np.int64)
+        """The second class if p is at least the threshold, else the first."""
+        return (probabilities[:, 1] >= self.threshold).astype(np.int64)
 
     # --- metrics --------------------------------------------------------------------------------------------------
     @property
@@ -130,6 +133,7 @@ class Bernoulli:
         width = LOGIT_RANGE / half
         edges = np.linspace(-LOGIT_RANGE, LOGIT_RANGE, 2 * half + 1)
         edges[half] = 0.0  # exactly the threshold; for some numbers of bins, linspace misses it by rounding
+        edges += float(logit(self.threshold))
         return edges if bins % 2 == 0 else np.concatenate([[edges[0] - width], edges])
 
     def scores(self, probabilities: Floats) -> Floats:

@@ -33,7 +33,7 @@ from silo_agent.learning.heads.logits import head_logits
 from silo_agent.learning.model import files
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
-from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.registry import family_of_study
 from silo_agent.learning.personal import mixed_batches
 from silo_agent.learning.personal.companions import NAMES, Companions, State, require_fit
 from silo_agent.learning.terms.environments import Steps, require_state
@@ -155,7 +155,7 @@ class PersonalModel:
     @property
     def family(self) -> Family:
         """The family of the study's outcomes."""
-        return family_of(self.study.data.label.count)
+        return family_of_study(self.study)
 
     def to_bytes(self) -> bytes:
         """The model as safetensors, with its study. The bytes are private."""

@@ -23,7 +23,7 @@ from silo_agent.data.records import Records
 from silo_agent.learning.figures.evaluation import Results
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.outcomes.family import Family
-from silo_agent.learning.outcomes.registry import family_of
+from silo_agent.learning.outcomes.registry import family_of_study
 from silo_agent.learning.releases.possible_sums import MostPatients
 from silo_agent.logs import TrainingLog
 
@@ -46,7 +46,7 @@ class Setting:
     @cached_property
     def family(self) -> Family:
         """The family of the study's outcomes."""
-        return family_of(self.study.data.label.count)
+        return family_of_study(self.study)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -145,3 +145,26 @@ def test_a_study_that_asks_for_no_smallest_domain_keeps_its_name(make_study):
     asked = make_study({"privacy.smallest_domain": 20})
     assert asked.digest != make_study().digest
     assert parse_study(asked.canonical(), asked.digest).privacy.smallest_domain == 20
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "expected", "threshold"),
+    [
+        ({}, None, 0.5),
+        ({}, {"patients": [100]}, 0.5),
+        ({}, {"patients": [100], "prevalence": 0.12}, 0.12),
+        ({"threshold": 0.3}, {"patients": [100], "prevalence": 0.12}, 0.3),
+        ({"threshold": 0.3}, None, 0.3),
+    ],
+)
+def test_the_threshold_is_stated_or_the_expected_prevalence(evaluation, expected, threshold):
+    assert tiny_study(evaluation=evaluation, expected=expected).threshold == threshold
+
+
+def test_a_threshold_is_for_two_classes():
+    changes = {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}
+    with pytest.raises(ValidationError, match=r"evaluation\.threshold is for a label of two classes; leave it out"):
+        tiny_study(data=changes, evaluation={"threshold": 0.3})
+    for wrong in (0, 1, True):
+        with pytest.raises(ValidationError, match="threshold"):
+            tiny_study(evaluation={"threshold": wrong})

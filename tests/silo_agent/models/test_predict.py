@@ -215,6 +215,15 @@ def test_a_class_is_named_by_its_first_code(tmp_path):
     assert [row[-1] for row in found.rows()] == names[found.probabilities.argmax(axis=1)].tolist()
 
 
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.9])
+def test_yes_is_predicted_from_the_studys_threshold_on(tmp_path, threshold):
+    study = study_of("linear mlp", evaluation={"threshold": threshold})
+    found = predict(random_model(study), write_rows(tmp_path / "r.csv", rows_of("a", "b", "a")), folder=tmp_path)
+    risks = [0.05, threshold, 0.95]
+    said = replace(found, probabilities=np.array([[1 - risk, risk] for risk in risks]))
+    assert [row[-1] for row in said.rows()] == ["0", "1", "1"]
+
+
 @pytest.mark.parametrize(
     ("label", "names"),
     [

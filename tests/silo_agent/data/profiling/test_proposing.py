@@ -48,6 +48,13 @@ def test_the_delimiter_is_the_one_that_parts_all_lines_alike(seen, delimiter):
     assert FileFormat(delimiter=delimiter, columns=()).delimiter == delimiter
 
 
+def test_a_delimiter_that_parts_some_lines_further_is_not_taken(tmp_path):
+    path = tmp_path / "ward.csv"
+    rows = [f"p{i};see, or ask, or leave" for i in range(COUNT)]
+    path.write_text("\n".join(["id;a, b", *rows]) + "\n")
+    assert said(look(path, "id"))["data_set.file.delimiter"] == ";"
+
+
 @pytest.mark.parametrize(("encoding", "text"), [("windows-1252", "Größe €"), ("iso-8859-1", "Größe \x81")])
 def test_bytes_that_are_not_utf_8_are_western(seen, encoding, text):
     found = seen({text: column("1", "2")}, encoding=encoding)

@@ -43,7 +43,7 @@ def test_a_study_finds_its_family_by_its_classes():
 def test_a_family_says_the_public_form_of_its_classes(classes):
     family = family_of(classes)
     assert family.form == form_of(classes)
-    assert isinstance(family, type(FAMILIES[family.form.name](classes)))
+    assert isinstance(family, type(FAMILIES[family.form.name](classes, 0.5)))
     assert family.operation in OPERATIONS
 
 

@@ -35,6 +35,22 @@ def test_the_threshold_is_an_edge_and_the_second_class_begins_there():
     assert family.decisions(np.array([[0.5, 0.5], [0.51, 0.49]])).tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("threshold", [0.02, 0.12, 0.5, 0.9])
+def test_a_public_threshold_is_an_edge_which_parts_right_from_wrong(threshold):
+    family = Bernoulli(threshold=threshold)
+    cut = math.log(threshold / (1 - threshold))
+    for bins in (2, 7, 24):
+        edges = family.edges(bins)
+        assert abs(edges[(bins + 1) // 2] - cut) < 1e-12
+        np.testing.assert_allclose(np.diff(edges), np.diff(Bernoulli().edges(bins)))
+        below, above = family.right_cells(bins)
+        assert above.tolist() == [float(edge > cut - 1e-9) for edge in edges[:-1]]
+        assert (below + above).tolist() == [1.0] * bins
+    said = np.array([[1 - threshold, threshold], [1 - threshold + 1e-6, threshold - 1e-6], [0.05, 0.95]])
+    assert family.decisions(said).tolist() == [1, 0, 1]
+    assert family.with_curvature(0.5).threshold == threshold
+
+
 def test_a_certain_prediction_has_a_score_and_no_curvature():
     family = Bernoulli()
     assert family.scores(np.array([[0.0, 1.0], [1.0, 0.0]])).tolist() == [np.inf, -np.inf]
