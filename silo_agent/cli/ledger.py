@@ -6,8 +6,8 @@ word `unbounded` there and in the table. `policies.ledger.exports` and `statemen
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from common import durable
 from policies.accounting import accountant
@@ -24,18 +23,8 @@ from policies.errors import ExportError, LedgerRolledBackError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis
 from policies.ledger.cosign import Cosignature, CosignatureFile, read_cosignatures, require_head
 from policies.ledger.events import (
-    NOT_COVERED,
-    STOP_NOT_COVERED,
-    Approved,
-    Cleared,
     Debit,
-    Fault,
-    InForce,
-    Notice,
     NoticeKind,
-    Rebound,
-    Recovery,
-    Stopped,
     content_of,
     costs_of,
 )
@@ -49,9 +38,11 @@ from policies.ledger.exports import (
     to_json,
 )
 from policies.ledger.ledger import Ledger, read_history
-from policies.ledger.summary import SpentPart, Summary, summarise
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, waiting
+from policies.ledger.summary import SpentPart, summarise
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, known_studies, waiting
 from silo_agent.config import AgentConfig
+from silo_agent.oversight.ledger_tables import by_entry, by_part, shown
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
@@ -109,14 +100,30 @@ def ledger_show(
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
     _, genesis, entries = _whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
-    spent = _spent(genesis, entries)
+    spent, names = _spent(genesis, entries), _names(settings)
     if as_json:
-        typer.echo(json.dumps(_history(genesis, entries, spent, budget), indent=1, allow_nan=False))
+        history = {**_history(genesis, entries, spent, budget), "study_names": names}
+        typer.echo(json.dumps(history, indent=1, allow_nan=False))
         return
-    table = _by_entry(entries) if by is By.ENTRY else _by_part(summarise(genesis, entries), by)
+    if by is By.ENTRY:
+        table = by_entry(entries, names)
+    else:
+        table = by_part(summarise(genesis, entries), names, studies=by is By.STUDY)
     table.title = f"Ledger of {genesis.data_set}"
     table.caption = _caption(genesis, spent, budget)
     Console(markup=False, emoji=False).print(table)
+
+
+def _names(settings: AgentConfig) -> dict[str, str]:
+    """The names of the studies that the agent's state knows, by digest. A ledger without a state has none."""
+    from silo_agent.storage.opening import read_state
+
+    try:
+        state = read_state(settings.state)
+    except StateError:
+        return {}
+    with contextlib.closing(state):
+        return {one.digest: one.name for one in known_studies(state) if one.name}
 
 
 @ledger_app.command("verify")
@@ -261,7 +268,7 @@ def ledger_recover(
         summed = _summed(settings, credential)
         entry = recover(ledger, credential, checkpoints, signed_by, summed=summed, charge_everything=charge_everything)
     kept.keep(handed)
-    typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
+    typer.echo(f"entry {entry.sequence}: spent was {shown(before)}, is {shown(entry.epsilon)}; {signed_by} answers")
 
 
 @ledger_app.command("clear-fault")
@@ -384,7 +391,7 @@ def _verify_export(path: Path, authority: Path, beside: Path | None, lists: Path
     export = found.export
     typer.echo(f"signed by {vouched(found.signer, export.at)}")
     typer.echo(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
-    stated = f"stated {_shown(export.spent)}, recomputed {_shown(recomputed(export))}"
+    stated = f"stated {shown(export.spent)}, recomputed {shown(recomputed(export))}"
     typer.echo(f"epsilon {stated} at delta {export.genesis.delta:g}, budget {export.budget:g}")
     at = {entry.sequence: entry.at for entry in export.entries}
     for place, recovery, signer in found.recoveries:
@@ -407,61 +414,8 @@ def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:
 
 def _caption(genesis: Genesis, spent: float, budget: float) -> str:
     if genesis.public:
-        return f"spent {_shown(spent)} at delta {genesis.delta:g}; the data are public, so no budget binds"
+        return f"spent {shown(spent)} at delta {genesis.delta:g}; the data are public, so no budget binds"
     return f"spent {spent:.4f} of {budget:g} at delta {genesis.delta:g}, left {max(0.0, budget - spent):.4f}"
-
-
-def _by_entry(entries: tuple[Entry, ...]) -> Table:
-    table = Table("entry", "study", "round", "attempt", "releases", "epsilon after")
-    for entry in entries:
-        match entry.event:
-            case Debit() as debit:
-                costs = debit.costs.items()
-                releases = ", ".join(f"{tensor} ({cost.count} x noise {cost.noise:g})" for tensor, cost in costs)
-                place = (debit.study[:12], str(debit.round), str(debit.attempt), releases)
-            case Fault(study, number, attempt, tensor):
-                place = (study[:12], str(number), str(attempt), f"{NOT_COVERED} ({tensor})")
-            case Approved(study, verdict, certificate):
-                place = (study[:12], "", "", f"{verdict} by a person (certificate {certificate[:12]})")
-            case Stopped(_, study):
-                place = (study[:12], "", "", STOP_NOT_COVERED)
-            case other:
-                place = ("", "", "", _of_no_study(other))
-        table.add_row(str(entry.sequence), *place, _shown(entry.epsilon))
-    return table
-
-
-def _of_no_study(event: InForce | Recovery | Notice | Cleared | Rebound) -> str:
-    match event:
-        case InForce(policy, budget):
-            return f"policy {policy[:12]} in force, budget {budget:g}"
-        case Recovery() as recovery:
-            return f"lost entries charged again; {recovery.responsible} answers"
-        case Notice(kind, reference):
-            return f"{kind}, {reference}"
-        case Cleared(responsible):
-            return f"faults cleared; {responsible} answers"
-        case Rebound() as rebound:
-            return f"bound anew, before anything was charged; {rebound.responsible} answers"
-
-
-def _by_part(summary: Summary, by: By) -> Table:
-    table = Table("study", "tensor", "charges", "releases", "epsilon alone")
-    if by is By.STUDY:
-        for study in summary.studies:
-            table.add_row(study.whole.name[:12], "all", *_figures(study.whole))
-            for part in study.tensors:
-                table.add_row("", part.name, *_figures(part))
-    else:
-        for part in summary.tensors:
-            table.add_row("all", part.name, *_figures(part))
-    if summary.recovered is not None:
-        table.add_row("(lost entries)", "all", *_figures(summary.recovered))
-    return table
-
-
-def _figures(part: SpentPart) -> tuple[str, str, str]:
-    return str(part.charges), str(part.releases), _shown(part.epsilon)
 
 
 def _history(genesis: Genesis, entries: tuple[Entry, ...], spent: float, budget: float) -> dict[str, object]:
@@ -493,7 +447,3 @@ def _history(genesis: Genesis, entries: tuple[Entry, ...], spent: float, budget:
 def _part(part: SpentPart) -> dict[str, object]:
     epsilon = finite_or_word(part.epsilon)
     return {"name": part.name, "charges": part.charges, "releases": part.releases, "epsilon_alone": epsilon}
-
-
-def _shown(epsilon: float) -> str:
-    return f"{epsilon:.4f}" if math.isfinite(epsilon) else UNBOUNDED

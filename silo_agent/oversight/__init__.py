@@ -3,4 +3,4 @@
 The room works on files and the ledger. It reads no record and no model.
 """
 
-__all__ = ["approval", "audit", "rebinding", "recovery", "signing", "stamping", "statement_page"]
+__all__ = ["approval", "audit", "ledger_tables", "rebinding", "recovery", "signing", "stamping", "statement_page"]

@@ -520,6 +520,17 @@ def studied(hospital):
     return study
 
 
+def test_the_ledger_names_studies_as_the_agents_state_knows_them(hospital, studied):
+    shown = invoke("ledger", "show", "--by", "study", "-c", hospital).output
+    assert studied.digest[:12] in shown
+    assert studied.name in shown
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    assert statement["study_names"] == {studied.digest: studied.name}
+    for path in (hospital.parent / "state").glob("state.sqlite3*"):
+        path.unlink()
+    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["study_names"] == {}
+
+
 def model_file(hospital, name="model-2.safetensors"):
     return next((hospital.parent / "state").rglob(name))
 
