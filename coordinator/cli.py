@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.command_line import run, version_teller
+from common.figure_words import told
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.errors import CoordinatorError
 from crypto.errors import CryptoError
@@ -247,9 +248,11 @@ def _figures(found: StudyResults) -> Table:
     table = Table(title=found.name, caption=caption, title_justify="left", caption_justify="left")
     for column in ("domain", "metric", "value", "95 % interval", "silos"):
         table.add_column(column)
+    patients = {one.figure.domain: one.figure.value for one in found.agreed if one.figure.metric == "patients"}
     for one in found.agreed:
         figure = one.figure
-        value = "-" if figure.value is None else f"{figure.value:.4g}"
+        known = patients.get(figure.domain)
+        value = told(figure.metric, figure.value, figure.high, form=".4g", patients=known)
         table.add_row(figure.domain, figure.metric, value, f"{figure.low:.4g} to {figure.high:.4g}", str(one.silos))
     return table
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table
 
+from common.figure_words import TOO_FEW, told
 from deploy.demo import charts
 from deploy.demo.report_data import ReportData, SealedDomain
 from deploy.local.drawing import COLOURS
@@ -134,15 +135,21 @@ def sealed_names(result: ReportData) -> tuple[str, ...]:
 
 def sealed_patients(domain: SealedDomain) -> str:
     """How many are held out, or that they are fewer than the study reports on."""
-    return "too few" if domain.patients is None else f"{domain.patients.value:.0f}"
+    return TOO_FEW if domain.patients is None else f"{domain.patients.value:.0f}"
 
 
 def sealed_cells(domain: SealedDomain, result: ReportData) -> tuple[str, ...]:
     """One text per figure: the estimate and its interval, or that too few patients are held out to tell."""
-    figures = (domain.accuracy, domain.balanced_accuracy, domain.calibration, domain.expected_observed)
+    figures = [
+        *([("auc", domain.auc)] if result.ranked else []),
+        ("accuracy", domain.accuracy),
+        ("balanced_accuracy", domain.balanced_accuracy),
+        ("calibration", domain.calibration),
+        ("expected_observed", domain.expected_observed),
+    ]
     return tuple(
-        "too few" if one is None else f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})"
-        for one in ((domain.auc, *figures) if result.ranked else figures)
+        TOO_FEW if one is None else f"{told(metric, one.value, one.high)} ({one.low:.3f} to {one.high:.3f})"
+        for metric, one in figures
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from common.figure_words import told
+
 Card = dict[str, Any]
 
 
@@ -174,15 +176,17 @@ def _quality(card: Card) -> str:
     lines += ["On patients held out at all hospitals, from noised sums; 95 % intervals of noise and sampling.", ""]
     metrics = list(dict.fromkeys(name for entry in card["quality"] for name in entry["metrics"]))
     rows = [
-        (entry["domain"], *(_estimate(entry["metrics"].get(metric)) for metric in metrics)) for entry in card["quality"]
+        (entry["domain"], *(_estimate(metric, entry["metrics"]) for metric in metrics)) for entry in card["quality"]
     ]
     return "\n".join([*lines, _table(("domain", *(metric.replace("_", " ") for metric in metrics)), rows)])
 
 
-def _estimate(estimate: Card | None) -> str:
+def _estimate(metric: str, metrics: Card) -> str:
+    estimate = metrics.get(metric)
     if estimate is None:
         return "-"
-    value = "too few" if estimate["value"] is None else f"{estimate['value']:.3f}"
+    patients = (metrics.get("patients") or {}).get("value")
+    value = told(metric, estimate["value"], estimate["high"], patients=patients)
     return f"{value} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 

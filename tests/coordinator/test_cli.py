@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -165,6 +166,21 @@ def test_results_from_the_command_line(run, operator_file, make_scene, authority
         blob, signature, certificate = (base64.b64decode(one[k]) for k in ("blob", "signature", "certificate_pem"))
         signer = Trust(authority.pem).verify(certificate, Publication.to_sign(blob), signature)
         assert signer.name == one["silo"]
+
+
+def test_an_error_is_not_shown_as_nothing_and_too_few_patients_are_counted():
+    figures = [("patients", 12.3, 2.0, 22.0), ("auc", None, 0.0, 1.0), ("calibration", 0.0, 0.0, 0.051)]
+    found = SimpleNamespace(
+        name="small",
+        needed=2,
+        publications=(),
+        agreed=[
+            SimpleNamespace(figure=SimpleNamespace(domain="a", metric=metric, value=value, low=low, high=high), silos=3)
+            for metric, value, low, high in figures
+        ],
+    )
+    cells = list(cli._figures(found).columns[2].cells)
+    assert cells == ["12.3", "too few (about 12 patients)", "below 0.051"]
 
 
 def test_an_abort_needs_a_reason(run, operator_file):
