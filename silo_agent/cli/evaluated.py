@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from silo_agent.learning.figures.calibration_curve import CalibrationPoint
     from silo_agent.learning.figures.calibration_line import Ends
+    from silo_agent.learning.figures.decision_curve import NetBenefit
     from silo_agent.learning.figures.paired import PairedDifference
     from silo_agent.learning.figures.subgroup_risks import SubgroupRisk
     from silo_agent.models.beside_own import BesideOwn
@@ -25,6 +27,12 @@ def below(console: Console, evaluation: ModelEvaluation, *, held_against: bool) 
 
     if any(evaluation.lines.values()):
         console.print(_lines(evaluation))
+    for name, curves in evaluation.curves.items():
+        if curves[-1]:
+            console.print(_curve(name, curves[-1]))
+    for name, curve in evaluation.decisions.items():
+        if curve:
+            typer.echo(_worth(name, curve[len(curve) // 2]))
     for name, groups in evaluation.subgroups.items():
         typer.echo("\n".join(_subgroups(name, groups)))
     typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
@@ -92,6 +100,31 @@ def _lines(evaluation: ModelEvaluation) -> Table:
                 few = "none: risks nearly alike, or classes apart"
             table.add_row(head, name, *(_ends(own, few) for own in (line.intercept, line.slope)))
     return table
+
+
+def _curve(model: str, points: Sequence[CalibrationPoint]) -> Table:
+    """The calibration curve of one model, all domains together."""
+    title = f"Of patients with like risks by {model}, how many had the outcome (by domain: --json)"
+    table = Table("patients", "predicted", "happened", title=title)
+    for one in points:
+        happened = f"{one.observed:.3f} ({one.low:.3f} to {one.high:.3f})"
+        table.add_row(str(one.patients), f"{one.predicted:.3f}", happened)
+    return table
+
+
+_WORTH: Final = {
+    "better": "does more good than acting on everybody or on nobody",
+    "worse": "does less good than acting on everybody or on nobody",
+    "not told apart": "is not told apart from the better of acting on everybody and on nobody",
+}
+
+
+def _worth(model: str, at: NetBenefit) -> str:
+    """Whether acting on a model's risks is worth it at the study's threshold."""
+    return (
+        f"Acting from a risk of {at.threshold:.3g} on, {model} {_WORTH[at.verdict]}: net benefit {at.model:.4f}, of"
+        f" everybody {at.everybody:.4f}, gain {at.gain:+.4f} ({at.low:+.4f} to {at.high:+.4f})."
+    )
 
 
 def _subgroups(model: str, groups: Sequence[SubgroupRisk]) -> Iterator[str]:

@@ -26,7 +26,9 @@ from silo_agent.data.sources.data_set import Division
 from silo_agent.data.table import Source, Written
 from silo_agent.errors import SiloError
 from silo_agent.learning.alone.model import AloneModel
+from silo_agent.learning.figures.calibration_curve import CalibrationPoint, calibration_curve
 from silo_agent.learning.figures.calibration_line import CalibrationLine, calibration_line
+from silo_agent.learning.figures.decision_curve import NetBenefit, decision_curve
 from silo_agent.learning.figures.evaluation import NumberQuality, Quality, quality
 from silo_agent.learning.figures.moments import number_quality
 from silo_agent.learning.figures.paired import Paired, paired
@@ -92,7 +94,8 @@ class ModelEvaluation:
     they are, or if no patient is held out. `beside`: the shared model beside one of the hospital's records alone, on
     the same patients; None without such a model. `lines`: of each model that is shown, by name, the calibration line of
     each domain; empty but for two classes. `subgroups`: of each of them, what it predicts of every group of a listed
-    column over what happened.
+    column over what happened. `curves`: of each of them, the calibration curve of each domain, and of all records at
+    the end. `decisions`: of each of them, the decision curve of all records around the study's threshold.
 
     `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
     records that do not fit the study, and `faults` says why the first were skipped.
@@ -119,6 +122,8 @@ class ModelEvaluation:
     beside: BesideOwn | None = None
     lines: Mapping[str, tuple[CalibrationLine, ...]] = field(default_factory=dict)
     subgroups: Mapping[str, tuple[SubgroupRisk, ...]] = field(default_factory=dict)
+    curves: Mapping[str, tuple[tuple[CalibrationPoint, ...], ...]] = field(default_factory=dict)
+    decisions: Mapping[str, tuple[NetBenefit, ...]] = field(default_factory=dict)
 
 
 def evaluate(
@@ -193,6 +198,11 @@ def evaluate(
         beside=beside,
         lines={name: _lines(own_risks, records, study) for name, own_risks in risks.items()},
         subgroups={name: subgroup_risks(study.data, records, own_risks) for name, own_risks in risks.items()},
+        curves={name: _curves(own_risks, records, study) for name, own_risks in risks.items()},
+        decisions={
+            name: decision_curve(own_risks, records.labels, records.patients, study.threshold)
+            for name, own_risks in risks.items()
+        },
     )
 
 
@@ -229,6 +239,12 @@ def file_of(study: Study, data: Path | None, cohorts: HospitalCohorts) -> tuple[
 def _lines(risks: NDArray[np.float64], records: Records, study: Study) -> tuple[CalibrationLine, ...]:
     masks = [records.domains == m for m in range(len(study.data.domains))]
     return tuple(calibration_line(risks[own], records.labels[own], records.patients[own]) for own in masks)
+
+
+def _curves(risks: NDArray[np.float64], records: Records, study: Study) -> tuple[tuple[CalibrationPoint, ...], ...]:
+    """The calibration curve of each domain, and of all records at the end."""
+    masks = [records.domains == m for m in range(len(study.data.domains))] + [np.ones(len(records), np.bool_)]
+    return tuple(calibration_curve(risks[own], records.labels[own], records.patients[own]) for own in masks)
 
 
 def _by_domain(

@@ -827,6 +827,21 @@ def test_the_calibration_stands_in_a_table_of_its_own(hospital, studied):
     assert set(lines["shared"][0]) == {"intercept", "slope", "patients"}
 
 
+def test_a_curve_and_what_acting_on_it_is_worth_are_shown(hospital, studied):
+    done = invoke("evaluate", studied.digest, "--json", "-c", hospital)
+    document = json.loads(done.stdout)
+    of_all = document["curves"]["shared"][-1]
+    assert set(of_all[0]) == {"predicted", "observed", "low", "high", "patients"}
+    assert len(document["curves"]["shared"]) == len(document["domains"]) + 1
+    middle = document["decisions"]["shared"][3]
+    assert middle["threshold"] == studied.threshold
+    said = invoke("evaluate", studied.digest, "-c", hospital).output
+    assert "Of patients with like risks by shared, how many had the outcome" in " ".join(said.split())
+    told = f"net benefit {middle['model']:.4f}, of everybody {middle['everybody']:.4f}, gain {middle['gain']:+.4f}"
+    assert f"Acting from a risk of {studied.threshold:.3g} on, shared " in said
+    assert told in said
+
+
 def test_groups_that_are_predicted_at_another_risk_are_named_with_their_figures(hospital, studied, monkeypatch):
     out = SubgroupRisk("smokes", "1", 143, 31, (0.74, 0.61, 0.9), stands_out=True)
     fine = replace(out, column="ward", group="a", ratio=(1.0, 0.8, 1.2), stands_out=False)
