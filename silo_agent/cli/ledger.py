@@ -6,7 +6,6 @@ word `unbounded` there and in the table. `policies.ledger.exports` and `statemen
 
 from __future__ import annotations
 
-import contextlib
 import json
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -39,11 +38,11 @@ from policies.ledger.exports import (
 )
 from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import SpentPart, summarise
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, known_studies, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.oversight.ledger_tables import by_entry, by_part, shown
-from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.offered import begun_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +99,7 @@ def ledger_show(
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
     _, genesis, entries = _whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
-    spent, names = _spent(genesis, entries), _names(settings)
+    spent, names = _spent(genesis, entries), begun_names(StateFolder(settings.state))
     if as_json:
         history = {**_history(genesis, entries, spent, budget), "study_names": names}
         typer.echo(json.dumps(history, indent=1, allow_nan=False))
@@ -112,18 +111,6 @@ def ledger_show(
     table.title = f"Ledger of {genesis.data_set}"
     table.caption = _caption(genesis, spent, budget)
     Console(markup=False, emoji=False).print(table)
-
-
-def _names(settings: AgentConfig) -> dict[str, str]:
-    """The names of the studies that the agent's state knows, by digest. A ledger without a state has none."""
-    from silo_agent.storage.opening import read_state
-
-    try:
-        state = read_state(settings.state)
-    except StateError:
-        return {}
-    with contextlib.closing(state):
-        return {one.digest: one.name for one in known_studies(state) if one.name}
 
 
 @ledger_app.command("verify")

@@ -10,11 +10,14 @@ read counts as no text: the agent keeps it anew when it is offered the study aga
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from common.durable import write_whole
 from policies.documents.study import Study, parse_study
@@ -90,3 +93,17 @@ def _read(folder: StateFolder) -> Iterator[tuple[Path, Offered | None]]:
         except (ValueError, TypeError, KeyError, RecursionError):
             sound = False
         yield path, one if sound else None
+
+
+def begun_names(folder: StateFolder) -> dict[str, str]:
+    """The names of the studies that have begun here, by digest, for a command that needs nothing else of the state.
+
+    Empty if the state cannot be read: a name is a convenience, and its absence is told by whatever needs the state.
+    """
+    try:
+        place = f"file:{quote(str(folder.database.absolute()))}?mode=ro"
+        with closing(sqlite3.connect(place, uri=True, timeout=30)) as connection:
+            rows = connection.execute("SELECT study, canonical FROM studies").fetchall()
+        return {str(digest): str(json.loads(text)["name"]) for digest, text in rows}
+    except (sqlite3.Error, ValueError, KeyError, TypeError):
+        return {}

@@ -526,8 +526,10 @@ def test_the_ledger_names_studies_as_the_agents_state_knows_them(hospital, studi
     assert studied.name in shown
     statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
     assert statement["study_names"] == {studied.digest: studied.name}
-    for path in (hospital.parent / "state").glob("state.sqlite3*"):
-        path.unlink()
+    database = StateFolder(hospital.parent / "state").database
+    database.write_bytes(b"damaged")
+    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["study_names"] == {}
+    database.unlink()
     assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["study_names"] == {}
 
 
