@@ -80,3 +80,12 @@ def test_the_files_encoding_binds_the_ledger(make_policy):
     plain, other = (Genesis.of(make_policy(changes)) for changes in ({}, {"data_set.file.encoding": "windows-1252"}))
     assert "encoding" not in genesis_row(plain)[3]
     assert '"encoding":"windows-1252"' in genesis_row(other)[3]
+
+
+def test_own_codes_are_texts_whatever_yaml_reads():
+    assert Spelling.model_validate({"codes": {"sex": {1: "f", " m ": "m", "9": None}}}).codes == {
+        "sex": {"1": "f", "m": "m", "9": None}
+    }
+    assert "two codes of the file are the same text" in refused(codes={"sex": {1: "f", "1 ": "m"}})
+    assert "reads as a truth value" in refused(codes={"sex": {True: "f"}})
+    assert "codes.sex" in refused(codes={"sex": "f"})

@@ -52,6 +52,9 @@ def test_each_patient_counts_once():
     twice = decision_curve(np.repeat(risks, 3), np.repeat(labels, 3), np.repeat(patients, 3), 0.2)
     assert [one.gain for one in twice] == pytest.approx([one.gain for one in whole])
     assert [one.low for one in twice] == pytest.approx([one.low for one in whole])
+    often = np.where(patients == 7, 200, 1)
+    once = decision_curve(np.repeat(risks, often), np.repeat(labels, often), np.repeat(patients, often), 0.2)
+    assert [one.gain for one in once] == pytest.approx([one.gain for one in whole])
 
 
 def test_few_patients_of_a_kind_make_no_curve():
