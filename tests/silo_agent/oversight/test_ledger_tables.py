@@ -25,6 +25,7 @@ from silo_agent.oversight.ledger_tables import by_entry, by_part, called, shown
 
 STUDY, OTHER = "1" * 64, "2" * 64
 COST = Cost("training", 1.0, 10.0, 2)
+HEADS = ["entry", "study", "round", "attempt", "releases", "epsilon after"]
 NAMES = {STUDY: "readmission"}
 GENESIS = Genesis("ward", 0.2, 1e-5, unit="patient", identified_by=("id",), delimiter=",", columns=())
 
@@ -62,7 +63,9 @@ def text_of(table):
     ],
 )
 def test_every_entry_has_a_line_with_its_study(event, said):
-    text = text_of(by_entry(chain(event), NAMES))
+    table = by_entry(chain(event), NAMES)
+    assert [column.header for column in table.columns] == HEADS
+    text = text_of(table)
     assert said in text
     assert "0.5000" in text
 
@@ -74,6 +77,16 @@ def test_what_was_spent_is_parted_by_study_and_by_tensor():
     assert studies.index("readmission 111111111111") < studies.index("heads") < studies.index("222222222222")
     tensors = text_of(by_part(summary, NAMES, studies=False))
     assert "readmission" not in tensors
+    assert [tensors.count(word) for word in ("all", "heads", "counts")] == [2, 1, 1]
+    lost = summarise(GENESIS, chain(Recovery((), (COST,), "A. Weber", "s", "PEM", "ab")))
+    assert "(lost entries)" in text_of(by_part(lost, NAMES, studies=True))
+    assert [column.header for column in by_part(lost, NAMES, studies=True).columns] == [
+        "study",
+        "tensor",
+        "charges",
+        "releases",
+        "epsilon alone",
+    ]
     assert "heads" in tensors
     assert "counts" in tensors
 
