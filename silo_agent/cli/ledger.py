@@ -201,7 +201,7 @@ def ledger_export(
         case ExportForm.CSV:
             content = to_csv(made)
         case ExportForm.HTML:
-            content = statement_page(made, summarise(genesis, entries))
+            content = statement_page(made, summarise(genesis, entries), begun_names(StateFolder(settings.state)))
     beside = out.with_name(out.name + SUFFIX)
     beside.unlink(missing_ok=True)
     durable.write_over(out, content)

@@ -8,7 +8,7 @@ that the ledger does not say. All text that a person wrote is escaped.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -66,8 +66,8 @@ _UNITS: Final = {
 """By what the genesis says of the unit: its name, and a sentence about it."""
 
 
-def statement_page(export: Export, summary: Summary) -> bytes:
-    """Return the page as HTML in UTF-8."""
+def statement_page(export: Export, summary: Summary, names: Mapping[str, str] | None = None) -> bytes:
+    """Return the page as HTML in UTF-8. `names` are the studies', by digest, as this silo knows them."""
     title = f"Privacy budget of {export.genesis.data_set}"
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -78,7 +78,7 @@ def statement_page(export: Export, summary: Summary) -> bytes:
         "<h2>Spent and left, entry by entry</h2>",
         _plot(export),
         "<h2>By study</h2>",
-        _studies(summary),
+        _studies(summary, names or {}),
         "<h2>By kind of release</h2>",
         _parts("Each line is what all releases of that kind cost alone, over all studies.", "release", summary.tensors),
         "<h2>What else happened</h2>",
@@ -202,14 +202,19 @@ def _steps(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(path)
 
 
-def _studies(summary: Summary) -> str:
+def _studies(summary: Summary, names: Mapping[str, str]) -> str:
     rows = []
     for study in summary.studies:
-        rows.append((f"<code>{escape(study.whole.name)}</code>", "all", *_figures(study.whole)))
+        digest = f"<code>{escape(study.whole.name)}</code>"
+        named = f"{escape(names[study.whole.name])} {digest}" if study.whole.name in names else digest
+        rows.append((named, "all", *_figures(study.whole)))
         rows += [("", escape(part.name), *_figures(part)) for part in study.tensors]
     if summary.recovered is not None:
         rows.append(("lost entries, charged again", "all", *_figures(summary.recovered)))
-    caption = "A study is named by the SHA-256 of its document. Each epsilon is what these releases cost alone."
+    caption = (
+        "A study is named as this silo knows it, and by the SHA-256 of its document, which alone stands in the ledger."
+        " Each epsilon is what these releases cost alone."
+    )
     return _table(caption, ("study", "release", "charges", "releases", "epsilon alone"), rows, numbers=3)
 
 

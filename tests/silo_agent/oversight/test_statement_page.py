@@ -67,6 +67,14 @@ def test_it_says_what_is_spent_and_left_and_where_the_chain_ends():
     assert f"<code>{'s' * 64}</code>" in text
 
 
+def test_a_study_is_named_as_the_silo_knows_it_beside_its_digest():
+    _, export = page()
+    summary = summarise(export.genesis, export.entries)
+    text = statement_page(export, summary, {"s" * 64: "exam <1>"}).decode()
+    assert f"<td>exam &lt;1&gt; <code>{'s' * 64}</code></td>" in text
+    assert "exam" not in statement_page(export, summary, {"t" * 64: "exam"}).decode()
+
+
 def test_it_says_who_cosigned_up_to_which_entry():
     _, export = page()
     assert "Nobody else has signed how far the ledger had come." in page()[0]
