@@ -1,6 +1,9 @@
 """Fields, numbers and bare commands that pages name are those of the code."""
 
+import inspect
+import math
 import re
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
@@ -9,15 +12,23 @@ from test_docs_commands import PROGRAMS, lines
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core import missed
+from crypto.pki.authority.cli_online import admit
 from policies.documents import consistency, policy
 from policies.documents.about import described
 from policies.documents.document import MAX_BYTES
 from policies.documents.draft import Draft
 from policies.documents.policy import Policy
 from policies.documents.sections import data
+from policies.documents.sections.spelling import Encoding
 from policies.documents.study import Study
+from policies.documents.words.explain import guess
+from policies.plan import quorum
+from silo_agent.cli import policy as policy_module
+from silo_agent.cli.policy import policy_new
 from silo_agent.config import AgentConfig
 from silo_agent.data import cells
+from silo_agent.data.profiling import proposing
+from silo_agent.learning.figures import calibration_curve, calibration_line
 
 FILE = re.compile(r"\.(log|taken|wanted|json|yaml|py|sqlite3|sealed|safetensors)$")
 
@@ -89,4 +100,92 @@ def test_no_page_shows_a_hospitals_budget_that_another_page_calls_too_large():
         for found in re.findall(r"policy new [^\n]*--epsilon ([\d.]+)", page.read_text())
     }
     assert "engineer.md" in {page.rpartition("/")[2] for page in shown}
+    (usual,) = re.findall(r"\(([\d.]+) is usual\)", inspect.getsource(policy_module))
+    shown["what policy new calls usual"] = float(usual)
     assert [page for page, epsilon in shown.items() if epsilon >= float(large)] == []
+
+
+def parameter(command, name):
+    """The default of a command's option."""
+    return inspect.signature(command).parameters[name].default
+
+
+def _rounded_up(percent, digits):
+    """As a ceiling is told."""
+    return f"{math.ceil(percent * 10**digits) / 10**digits:.{digits}f}"
+
+
+def facts():
+    """What several pages state, by name: the code's value, and on each page the words around it."""
+    prompts = sum("prompt=" in str(one.annotation) for one in inspect.signature(policy_new).parameters.values())
+    encodings = ", ".join(f"`{one}`" for one in get_args(Encoding)[:1])
+    threshold = "`evaluation.threshold`, else `expected.prevalence`, else one half"
+    return {
+        "questions of policy new": (
+            WORDS[prompts],
+            {
+                "policy.md": r"`fedward-silo policy new` writes it with (\w+) answers",
+                "handbook/engineer.md": r"not start\. (\w+) questions make one",
+            },
+        ),
+        "silos of a federation": (
+            str(quorum.MOST),
+            {
+                "policy.md": r"\| `min_silos` \| silos, 2 to (\d+) \|",
+                "studies.md": r"at most (\d+) silos, and a study with more is refused",
+                "study-fields.md": r"a federation has (\d+) at most, a simulation 1,000",
+            },
+        ),
+        "days to use a token": (
+            str(parameter(admit, "redeem_days")),
+            {"handbook/authority.md": r"within (\d+) days \(`--redeem-days`\)"},
+        ),
+        "patients before a text is shown": (
+            WORDS[proposing.FEWEST],
+            {"../CHANGELOG.md": r"from what (\w+) patients or\s+more have, for a person to confirm"},
+        ),
+        "patients of a group of like risks": (
+            WORDS[calibration_curve.FEWEST],
+            {"operating.md": r"groups of like risks, of (\w+) patients or more"},
+        ),
+        "patients for a calibration line": (
+            WORDS[calibration_line.FEWEST_OF_A_CLASS],
+            {"operating.md": r"With fewer than (\w+) patients who have the outcome"},
+        ),
+        "the threshold": (
+            threshold,
+            {
+                "operating.md": r"from the study's threshold on\s+\((.*?)\)",
+                "../CHANGELOG.md": r"an edge of the\s+published bins: (.*?)\. At a rate",
+                "design/evaluation.md": r"threshold\*\* of two classes is (.*?); never",
+            },
+        ),
+        "the encoding of a file": (encodings, {"policy.md": r"CSV file stand for: (`[a-z0-9-]+`) if it is left out"}),
+        **{
+            f"odds at epsilon {epsilon}": (_rounded_up(100 * guess(epsilon, 0.0), digits), {"policy.md": pattern})
+            for epsilon, digits, pattern in (
+                (1, 1, r"With an epsilon of 1 that becomes at most ([\d.]+) %"),
+                (2, 1, r"with 2 at most\s+([\d.]+) %"),
+                (4, 1, r"with 4 at most ([\d.]+) %"),
+                (8, 2, r"with 8 at most ([\d.]+) %"),
+            )
+        },
+    }
+
+
+WORDS = {5: "five", 10: "ten", 20: "twenty"}
+
+
+@pytest.mark.parametrize("fact", facts())
+def test_what_several_pages_state_is_what_the_code_does(fact):
+    value, pages = facts()[fact]
+    for page, pattern in pages.items():
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        found = [" ".join(one.split()) for one in re.findall(pattern, text, re.DOTALL)]
+        assert found, f"{page} does not say it: {pattern}"
+        assert {one.lower() for one in found} == {value.lower()}, page
+
+
+def test_every_encoding_stands_on_the_page():
+    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    assert [one for one in get_args(Encoding) if f"`{one}`" not in text] == []

@@ -53,7 +53,7 @@ def policy_new(
         int, typer.Option(min=3, prompt="How many hospitals are in a study", help="This one included; sets min_silos.")
     ],
     epsilon: Annotated[
-        float, typer.Option(prompt="Epsilon of all studies together (8 is usual)", help="budget.epsilon")
+        float, typer.Option(prompt="Epsilon of all studies together (4 is usual)", help="budget.epsilon")
     ],
     years: Annotated[int, typer.Option(min=1, max=10, help="Until the policy expires.")] = 2,
     file: Annotated[
