@@ -80,17 +80,8 @@ class Genesis:
 def bound(genesis: Genesis, entries: Iterable[Entry]) -> Genesis:
     """What a ledger is bound to: what its genesis says, or what the last entry says that binds it anew."""
     for entry in entries:
-        event = entry.event
-        if isinstance(event, Rebound):
-            genesis = replace(
-                genesis,
-                unit=event.unit,
-                identified_by=event.identified_by,
-                holdout=event.holdout,
-                delimiter=event.delimiter,
-                columns=event.columns,
-                encoding=event.encoding,
-            )
+        if isinstance(entry.event, Rebound):
+            genesis = replace(genesis, **{field: getattr(entry.event, field) for field in REBINDABLE})
     return genesis
 
 

@@ -135,16 +135,26 @@ def predecessor_of(ledger: Ledger, state: Path, successor: Policy, replaces: Pat
     return policy
 
 
+def require_succession(  # noqa: PLR0917  # as `put_into_force`, which it is the first half of
+    ledger: Ledger, policy: Policy, path: Path, state: Path, trust: Trust, replaces: Path | None, *, rebound: bool
+) -> None:
+    """Return if this policy, read from `path`, may come into force in a ledger. Raises `ApprovalError`.
+
+    `rebound`: the ledger is bound, or is to be bound, to what this policy says of the data.
+    """
+    if ledger.policy != policy.digest:
+        predecessor = predecessor_of(ledger, state, policy, replaces)
+        require_same_data_set(policy, predecessor, rebound=rebound)
+        require_approved(policy, path, trust, predecessor)
+
+
 def put_into_force(ledger: Ledger, path: Path, state: Path, trust: Trust, replaces: Path | None = None) -> Policy:
     """Put the policy in this file into force, durably, and return it. Doing so again changes nothing.
 
     Raises `ApprovalError`, `DocumentError` and what `Ledger.put_into_force` raises. Nothing has changed then.
     """
     policy = load_policy(path)
-    if ledger.policy != policy.digest:
-        predecessor = predecessor_of(ledger, state, policy, replaces)
-        require_same_data_set(policy, predecessor, rebound=ledger.rebound)
-        require_approved(policy, path, trust, predecessor)
+    require_succession(ledger, policy, path, state, trust, replaces, rebound=ledger.rebound)
     # The policy is stored first: if nobody can read the policy that a ledger names, it cannot be replaced.
     write_whole(_kept(state, policy.digest), policy.canonical())
     ledger.put_into_force(policy.digest, policy.budget.epsilon)

@@ -16,8 +16,8 @@ from policies.ledger.chain import Entry, Genesis, bound
 from policies.ledger.cosign import Cosignature, CosignatureFile, check
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.config import AgentConfig
-from silo_agent.oversight.approval import put_into_force
-from silo_agent.oversight.signing import verifier
+from silo_agent.oversight.approval import put_into_force, require_succession
+from silo_agent.oversight.signing import binding, held_by, verifier
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
@@ -43,10 +43,12 @@ def rebind(
         raise StateError(msg)
     now = bound(*read_history(files.ledger))
     with Ledger.open(files.ledger, now, budget_epsilon=policy.budget.epsilon) as ledger:
-        verify = verifier(credential.trust)
-        held = [check(item, verify) for item in known]
-        CosignatureFile(files.ledger).keep(held)
-        for item in held:
+        if ledger.policy is not None:  # before anything is written
+            require_succession(ledger, policy, config.policy, config.state, credential.trust, replaces, rebound=True)
+        kept, verify = CosignatureFile(files.ledger), verifier(credential.trust)
+        kept.keep([check(item, verify) for item in known])
+        # As at each start: what was signed before counts, too, and what a stolen key signed does not.
+        for item in binding(credential.trust, [held_by(credential.trust, one) for one in kept.latest()]):
             ledger.require(item.checkpoint.head)
         entry = ledger.rebind(Genesis.of(policy), responsible)
         if ledger.policy is not None:

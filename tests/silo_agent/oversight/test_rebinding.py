@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 from policies.documents.policy import load_policy
 from policies.errors import LedgerMismatchError, LedgerRolledBackError
 from policies.ledger.chain import Genesis, bound
-from policies.ledger.cosign import CosignatureFile
+from policies.ledger.cosign import CosignatureFile, advance
 from policies.ledger.events import Debit
 from policies.ledger.ledger import Ledger, read_history
 from policies.plan.cost import Cost
 from silo_agent.cli import main
 from silo_agent.config import AgentConfig
-from silo_agent.oversight.approval import put_into_force, start_under
+from silo_agent.oversight.approval import ApprovalError, put_into_force, start_under
 from silo_agent.oversight.rebinding import rebind
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -108,6 +108,47 @@ def test_whoever_remembers_more_forbids_it_and_is_remembered(hospital, coordinat
     assert len(CosignatureFile(path).latest()) == 2
     CosignatureFile(path)._path.unlink()
     assert rebind(hospital, "A. Weber", [known]).sequence == 2
+
+
+def test_what_was_signed_before_counts_whatever_the_coordinator_says(hospital, coordinator, credentials):
+    path = StateFolder(hospital.state).ledger
+    older = path.read_bytes()
+    with opened(hospital) as ledger:
+        ledger.charge(Debit("s", ledger.policy, 1, 1, {"heads": Cost("training", 1.0, 10.0, 1)}))
+        more = ledger.checkpoint("north")
+    CosignatureFile(path).keep([cosigned(more, coordinator, credentials["north"])])
+    path.write_bytes(older)
+    with pytest.raises(LedgerRolledBackError):
+        rebind(hospital, "A. Weber", ())
+    assert path.read_bytes() == older
+
+
+def test_a_peer_refuses_a_ledger_that_was_put_back_and_bound_anew(hospital):
+    """A coordinator that says it remembers nothing is of no use to a hospital that lost its charges."""
+    path = StateFolder(hospital.state).ledger
+    older = path.read_bytes()
+    with opened(hospital) as ledger:
+        ledger.charge(Debit("s", ledger.policy, 1, 1, {"heads": Cost("training", 1.0, 10.0, 1)}))
+        remembered = ledger.checkpoint("north")
+    path.write_bytes(older)
+    rebind(hospital, "A. Weber", ())
+    with opened(hospital) as ledger, pytest.raises(LedgerRolledBackError):
+        advance(remembered, ledger.checkpoint("north"))
+
+
+def test_without_the_approvers_signatures_nothing_is_written(hospital):
+    path = StateFolder(hospital.state).ledger
+    before = path.read_bytes()
+    people = ["fedward://operator/ada", "fedward://operator/grace"]
+    document = yaml.safe_load(hospital.policy.read_text())
+    write_yaml(hospital.policy, {**document, "approvers": people})
+    with pytest.raises(ApprovalError):
+        rebind(hospital, "A. Weber", ())
+    assert path.read_bytes() == before
+    write_yaml(hospital.policy, {**document, "data_set": {**document["data_set"], "public": True}})
+    with pytest.raises(ApprovalError, match="public"):
+        rebind(hospital, "A. Weber", ())
+    assert path.read_bytes() == before
 
 
 def test_the_command_asks_the_coordinator_first(hospital, monkeypatch):
