@@ -26,8 +26,8 @@ from policies import file_kinds
 from policies.documents.document import read_document
 from policies.documents.sections.data import ColumnName
 from policies.documents.sections.evaluation import METRICS, Metric
-from policies.documents.sections.kinds import Name
-from policies.documents.sections.spelling import UTF_8, FileFormat, PolicyPart, Spelling, printable
+from policies.documents.sections.kinds import Name, PolicyPart, printable
+from policies.documents.sections.spelling import UTF_8, FileFormat, Spelling
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]

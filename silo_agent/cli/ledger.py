@@ -38,7 +38,7 @@ from policies.ledger.exports import (
 )
 from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import SpentPart, summarise
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, ReplacesOption, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.oversight.ledger_tables import by_entry, by_part, shown
 from silo_agent.storage.folders import StateFolder
@@ -279,9 +279,7 @@ def ledger_clear_fault(
 def ledger_rebind(
     signed_by: Annotated[str, typer.Option(help="Who answers for it: name and office.")],
     config: ConfigOption = DEFAULT,
-    replaces: Annotated[
-        Path | None, typer.Option(help="The policy in force, needed if the agent's state has lost it.")
-    ] = None,
+    replaces: ReplacesOption = None,
 ) -> None:
     """Bind a ledger anew to what the policy says of the data, before any study has joined. Stop the agent first."""
     from silo_agent.oversight.rebinding import rebind

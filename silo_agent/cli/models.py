@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from common.figure_words import told
 from policies.documents.policy import load_policy
 from policies.ledger.chain import bound
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
@@ -359,12 +360,16 @@ def _add_released(table: Table, found: Released) -> None:
     """Rows for the groups at all hospitals together."""
     for number, group in enumerate(found.groups):
         head = (found.attribute, "sums") if number == 0 else ("", "")
-        table.add_row(*head, group, "", *(_estimated(found.figures[figure][number]) for figure in _OF_GROUPS.values()))
-    table.add_row("", "", "gap", "", *(_estimated(found.gaps[figure]) for figure in _OF_GROUPS.values()))
+        figures = ((figure, found.figures[figure][number]) for figure in _OF_GROUPS.values())
+        table.add_row(*head, group, "", *(_estimated(figure, own) for figure, own in figures))
+    table.add_row("", "", "gap", "", *(_estimated("gap", found.gaps[figure]) for figure in _OF_GROUPS.values()))
 
 
-def _estimated(found: Estimate | None) -> str:
-    return "-" if found is None else _figure(found.value, (found.low, found.high))
+def _estimated(figure: str, found: Estimate | None) -> str:
+    """A published figure, with its interval below."""
+    if found is None:
+        return "-"
+    return f"{told(figure, found.value, found.high)}\n{found.low:.2f}-{found.high:.2f}"
 
 
 def cohorts_of(settings: AgentConfig) -> HospitalCohorts:

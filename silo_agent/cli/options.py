@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from silo_agent.config import AgentConfig
     from silo_agent.storage.state import State
 
+ReplacesOption = Annotated[
+    Path | None, typer.Option("--replaces", help="The policy in force, needed if the agent's state has lost it.")
+]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
 StudyArgument = Annotated[str, typer.Argument(help="Name or digest of a study, or the digest's beginning.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -28,7 +28,7 @@ from policies.documents.words.compare import Change, Difference, differences
 from policies.documents.words.explain import explain
 from policies.plan import quorum
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, on_terminal, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, ReplacesOption, on_terminal, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -222,9 +222,7 @@ def policy_sign(
 @policy_app.command("reload")
 def policy_reload(
     config: ConfigOption = DEFAULT,
-    replaces: Annotated[
-        Path | None, typer.Option(help="The policy in force, needed if the agent's state has lost it.")
-    ] = None,
+    replaces: ReplacesOption = None,
 ) -> None:
     """Put the policy of agent.yaml into force, with an entry in the ledger. Stop the agent first."""
     from silo_agent.gate import open_ledger

@@ -112,7 +112,7 @@ def cell_of(column, cells, spelling):
         try:
             days.append(datetime.strptime(str(cell).strip(), spelling.dates[name]))  # noqa: DTZ007  # days have no zone
         except ValueError:
-            return f"{cell!r}, which is not written as {spelling.dates[name]}"
+            return f"{cell!r} is not {spelling.dates[name]}"
     if None in days:
         return None
     if one.unit == "days":

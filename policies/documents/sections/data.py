@@ -57,6 +57,20 @@ def _span_fault(minimum: float, maximum: float) -> str | None:
 _SCALES: Final[dict[str, Callable[[float], float]]] = {"linear": float, "log": math.log, "log1p": math.log1p}
 
 
+NumberUnit = Annotated[
+    Unit | None,
+    About(
+        (
+            "of numbers: what they count. A hospital whose file has another unit converts it by its policy, or is"
+            " refused"
+        ),
+        unit="a text such as `mg/dl`",
+        change="hospitals may measure in several units",
+        since="0.7",
+    ),
+]
+
+
 class NumericFeature(Closed):
     """A number with a public range. It enters the model as its place in the range, in [-1, 1]."""
 
@@ -113,18 +127,7 @@ class NumericFeature(Closed):
             change="cells are absent",
         ),
     ] = None
-    unit: Annotated[
-        Unit | None,
-        About(
-            (
-                "what the column's numbers count; a hospital whose file has another unit converts it by its policy,"
-                " or is refused"
-            ),
-            unit="a text such as `mg/dl`",
-            change="hospitals may measure in several units",
-            since="0.7",
-        ),
-    ] = None
+    unit: NumberUnit = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -233,15 +236,7 @@ class Label(Closed):
             since="0.6",
         ),
     ] = "linear"
-    unit: Annotated[
-        Unit | None,
-        About(
-            "of a label that is a number: what it counts, as of a feature",
-            unit="a text such as `mg/dl`",
-            change="the column has numbers",
-            since="0.7",
-        ),
-    ] = None
+    unit: NumberUnit = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -363,15 +358,7 @@ class DomainColumn(Closed):
         Field(min_length=1, max_length=32),
         About("what results call the groups", unit="list of texts"),
     ]
-    unit: Annotated[
-        Unit | None,
-        About(
-            "of a number: what it counts, as of a feature",
-            unit="a text such as `mg/dl`",
-            change="the column has numbers",
-            since="0.7",
-        ),
-    ] = None
+    unit: NumberUnit = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -414,15 +401,7 @@ class EnvironmentColumn(Closed):
             "cuts of a number, as of a domain", unit="list of numbers, column's unit", change="the column has numbers"
         ),
     ] = ()
-    unit: Annotated[
-        Unit | None,
-        About(
-            "of a number: what it counts, as of a feature",
-            unit="a text such as `mg/dl`",
-            change="the column has numbers",
-            since="0.7",
-        ),
-    ] = None
+    unit: NumberUnit = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,14 +1,15 @@
-"""The types that several sections use: names, noises, weights of loss terms, seconds."""
+"""The types that several sections use: names, noises, weights of loss terms, seconds; and a policy's part."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from common import names
 from policies.documents import bounds, recipes
+from policies.documents.document import Closed
 
 MOST_SILOS: Final = 1000
 """Silos that a study may name. A federation carries fewer (`policies.plan.quorum`)."""
@@ -36,3 +37,17 @@ def _known(name: str) -> str:
 
 Recipe = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": list(recipes.RECIPES), "type": "string"})]
 """How encoder and heads are learned and aggregated (`policies.documents.recipes`, docs/design/recipes.md)."""
+
+
+class PolicyPart(Closed):
+    """A part of the policy. The texts below its fields are what an editor shows."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+def printable(text: str) -> str:
+    """Refuse control characters, because the text is shown on consoles, which they would rewrite."""
+    if not text.isprintable():
+        msg = "the text has a control character or line break; write one line of plain text"
+        raise ValueError(msg)
+    return text

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from policies.documents import bounds
-from policies.documents.document import Closed
 from policies.documents.sections.data import Code, ColumnName, Unit
+from policies.documents.sections.kinds import PolicyPart, printable
 
 UTF_8: Final = "utf-8"
 Encoding = Literal[
@@ -30,20 +30,6 @@ Encoding = Literal[
     "big5",
 ]
 """Encodings in which no byte of a character can be taken for the end of a line. Latin-1 is iso-8859-1."""
-
-
-class PolicyPart(Closed):
-    """A part of the policy. The texts below its fields are what an editor shows."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-def printable(text: str) -> str:
-    """Refuse control characters, because the text is shown on consoles, which they would rewrite."""
-    if not text.isprintable():
-        msg = "the text has a control character or line break; write one line of plain text"
-        raise ValueError(msg)
-    return text
 
 
 def _date_format(text: str) -> str:

@@ -61,7 +61,7 @@ class OwnColumns:
             # A day has no zone: what is compared are days as they stand in the file.
             return datetime.strptime(text(cell), form).date()  # noqa: DTZ007
         except Exception:  # noqa: BLE001  # whatever a cell raises concerns its own row
-            return f"{shown(cell)}, which is not written as {form}"
+            return f"{shown(cell)} is not {form}"
 
 
 def _time(start: date | str | None, end: date | str | None, unit: str) -> Cell:

@@ -169,6 +169,10 @@ def _encoding(path: Path) -> str:
                 chunk.decode("windows-1252")
             except UnicodeDecodeError:
                 western = False
+    try:
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        whole = False
     if whole:
         return UTF_8
     return "windows-1252" if western else "iso-8859-1"

@@ -1,7 +1,6 @@
 """How a column writes numbers: read at once as read alone, and never guessed."""
 
-import math
-
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 from silo_agent.data.cells import Absence
 from silo_agent.data.columns.arrow_cells import ArrowCells, cells_of
 from silo_agent.data.columns.number_forms import PLAIN, NumberForm
+from silo_agent.data.columns.parsing import Parser, read_cells
 
 COMMA = NumberForm(",")
 NUMBERS = st.floats(-1e6, 1e6).map(lambda value: repr(value).replace(".", ","))
@@ -28,14 +28,16 @@ def test_with_a_comma_a_point_makes_no_number(cell, value):
 def test_a_column_is_read_at_once_as_each_of_its_cells_alone(texts, decimal):
     cells, form = cells_of(texts), NumberForm(decimal, 0.1, -3.0)
     assert isinstance(cells, ArrowCells)
-    read = form.numbers(cells)
-    for cell, at_once, made in zip(texts, read.tolist(), form.along(read).tolist(), strict=True):
-        alone = form.raw(cell)
-        if math.isfinite(at_once):
-            assert (at_once, made) == (alone, form.number(cell))
-        else:
-            assert alone is None or form.raw(cell) is not None, "such a cell is read alone"
-            assert alone is None or decimal == ".", cell
+
+    def alone(cell):
+        value = form.number(cell)
+        return -1e9 if value is None else value
+
+    def along(values):
+        return values, np.ones(len(values), np.bool_)
+
+    at_once = read_cells(cells, Parser(alone, along, (), form), 0.0)
+    assert at_once.values.tolist() == [alone(cell) for cell in texts]
 
 
 def test_numbers_that_are_typed_have_no_mark():

@@ -55,10 +55,10 @@ def test_a_file_as_studies_ask_for_it_stays_as_it_is():
         ("01.02.2020", "2019-02-01", -1),
         ("?", "2020-01-31", None),
         ("01.02.1953", None, None),
-        ("31.02.1953", "2020-01-31", "'31.02.1953', which is not written as %d.%m.%Y"),
-        ("01.02.1953", "31.01.2020", "'31.01.2020', which is not written as %Y-%m-%d"),
-        ("01.02.53", "2020-01-31", "'01.02.53', which is not written as %d.%m.%Y"),
-        (b"x", "2020-01-31", "b'x', which is not written as %d.%m.%Y"),
+        ("31.02.1953", "2020-01-31", "'31.02.1953' is not %d.%m.%Y"),
+        ("01.02.1953", "31.01.2020", "'31.01.2020' is not %Y-%m-%d"),
+        ("01.02.53", "2020-01-31", "'01.02.53' is not %d.%m.%Y"),
+        (b"x", "2020-01-31", "b'x' is not %d.%m.%Y"),
     ],
 )
 def test_an_age_is_completed_years(born, seen, age):

@@ -70,6 +70,13 @@ def test_characters_of_utf_8_may_lie_across_pieces(tmp_path):
     assert look(path, "id").file == ()
 
 
+def test_a_last_byte_that_begins_a_character_is_not_utf_8(tmp_path):
+    path = tmp_path / "ward.csv"
+    path.write_bytes("id,x\np1,Gruß".encode("windows-1252"))
+    (one,) = look(path, "id").file
+    assert one.value == "windows-1252"
+
+
 def test_numbers_with_points_and_commas_are_for_a_person_to_settle(seen):
     found = seen({"a": column("1;5".replace(";", ","), "2"), "b": column("1.5", "2")}, delimiter=";")
     assert "spelling.decimal" not in said(found)
