@@ -81,7 +81,7 @@ Day = Annotated[date, BeforeValidator(_written_day)]
 
 
 class DataSet(PolicyPart):
-    """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
+    """Whose budget it is. All fields are fixed once anything was charged: the ledger is bound to them."""
 
     id: Name
     """Stable name, known to the authority and the peers, so that a new name refills no budget."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from policies.accounting import accountant, overlap
 from policies.documents.study import (
+    BINARY,
     CategoryFeature,
     Code,
     DataSchema,
@@ -159,11 +160,23 @@ def model_card(
             "intended": study.purpose,
             "limits": [
                 *(_LIMITS if study.data.label.number is None else _NUMBER_LIMITS),
+                *_decided(study),
                 *(() if personal else _kept(study)),
             ],
         },
     }
     return card
+
+
+def _decided(study: Study) -> tuple[str, ...]:
+    """From which risk on a patient counts as ill, of two classes."""
+    if study.data.label.count != BINARY:
+        return ()
+    text = (
+        f"Accuracy and false negatives count a patient as ill from a risk of {study.threshold:g} on, as the study says."
+        " Whoever acts on another risk must measure them anew."
+    )
+    return (text,)
 
 
 def _kept(study: Study) -> tuple[str, ...]:

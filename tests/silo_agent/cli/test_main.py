@@ -24,6 +24,7 @@ from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
+from silo_agent.cli import models as cli_models
 from silo_agent.learning.figures.evaluation import Estimate
 from silo_agent.learning.figures.paired import PairedDifference
 from silo_agent.learning.figures.subgroup_risks import SubgroupRisk
@@ -560,6 +561,12 @@ def test_models_are_evaluated_on_a_file(hospital, studied, told):
     low, high = found["shared_intervals"][0]["auc"]
     least, most = found["shared_intervals"][0]["expected_observed"]
     assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], "", f"{least:.2f}-{most:.2f}"]
+
+
+def test_a_published_figure_of_a_group_is_never_an_error_of_nothing():
+    assert cli_models._estimated("calibration", Estimate(0.0, 0.0, 0.051)) == "below 0.051\n0.00-0.05"
+    assert cli_models._estimated("auc", Estimate(None, 0.0, 1.0)) == "too few\n0.00-1.00"
+    assert cli_models._estimated("auc", None) == "-"
 
 
 def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(hospital, studied, monkeypatch, told):

@@ -270,7 +270,8 @@ def test_a_card_says_which_parts_the_hospital_has_for_itself(tmp_path, recipe):
     study = study_of("linear mlp", recipe=recipe, heads={"pooled_rounds": 2, "domain_rounds": 0})
     limits = card_of(tmp_path, random_model(study))["use"]["limits"]
     told = {"fedavg": "", "lg-fedavg": " trained encoder for itself", "local": " trained encoder and heads for itself"}
-    assert [told[recipe] in limits[-1], len(limits)] == [True, 4 + study.composition.keeps]
+    assert [told[recipe] in limits[-1], len(limits)] == [True, 5 + study.composition.keeps]
+    assert limits[4].startswith("Accuracy and false negatives count a patient as ill from a risk of 0.5 on")
 
 
 def test_a_model_of_an_earlier_round_was_not_measured(tmp_path):
