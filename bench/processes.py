@@ -15,11 +15,12 @@ from rich.console import Console
 
 from bench.table import Criterion
 from deploy.demo import gather
-from deploy.demo.report_data import SealedDomain, SiloBudget
+from deploy.demo.report_data import SiloBudget
 from deploy.local.federation import Federation
 from deploy.local.folders import empty
 from deploy.local.processes import FederationError
 from deploy.local.watching import bars, watch
+from policies.reports.published import PublishedFigure
 from silo_agent.learning.model.shared import SharedModel
 
 
@@ -29,7 +30,7 @@ class Ran:
 
     model: SharedModel
     budgets: tuple[SiloBudget, ...]
-    sealed: tuple[SealedDomain, ...]
+    sealed: tuple[PublishedFigure, ...]
     seconds: float
     bytes_sent: float
     """By a silo, in the mean."""

@@ -8,10 +8,11 @@ The caller decides what the bytes are, and ensures that only one process writes 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -123,3 +124,23 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_folder(folder: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
+    """Write files by name into a folder that appears whole or not at all, each readable by its owner alone.
+
+    The folder must not exist, or be empty. Raises FileExistsError and OSError.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(errno.EEXIST, "is there already and is never overwritten; give a new folder", str(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        for name, content in contents.items():
+            write_whole(made / name, content)
+        made.replace(folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
+    return tuple(folder / name for name in sorted(contents))

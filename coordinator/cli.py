@@ -128,6 +128,33 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     typer.echo(f"next: write {folder / kind} with `authority_url: {done.url}`, so that the certificate is renewed")
 
 
+@app.command()
+def report(
+    study: Annotated[Path, typer.Argument(help="The file with which the study was created.")],
+    operator: OperatorOption = Path("operator.yaml"),
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for the report; by default the study's name and -report, here.")
+    ] = None,
+    forecast: Annotated[
+        Path | None, typer.Option(help="What `fedward-silo plan STUDY.yaml --json` printed before the study.")
+    ] = None,
+) -> None:
+    """Write a report of a finished study for a board, as HTML and PDF, from what the study publishes."""
+    from common.durable import write_folder
+    from coordinator.reporting import report as made
+    from policies.reports.files import files
+    from policies.reports.forecast_section import read_forecast
+
+    document = load_study(study)
+    expected = None if forecast is None else read_forecast(forecast, document)
+    client = _operator(operator)
+    status = client.status(document.digest)
+    found = made(document, status, client.results(document.digest) if document.publish else None, expected)
+    for file in write_folder(out or Path(f"{document.name}-report"), files(found, document.name)):
+        typer.echo(str(file))
+
+
 @study_app.command()
 def create(study: Path, operator: OperatorOption = Path("operator.yaml")) -> None:
     """Hand in a study file and print its digest."""

@@ -86,7 +86,7 @@ def studies(device: str) -> Iterator[Criterion]:
     """The study through processes, on the device and on the processor."""
     ran = {where: _run(where) for where in dict.fromkeys((device, "cpu"))}
     for where, one in ran.items():
-        areas = ", ".join(f"{domain.auc.value:.3f}" for domain in one.sealed if domain.auc is not None)
+        areas = ", ".join(f"{figure.value:.3f}" for figure in one.sealed if figure.metric == "auc" and figure.value)
         text = f"after round {one.model.round}; {one.seconds:.0f} s; AUC of the domains {areas}"
         yield Criterion(f"the study on {where}", "one model at all silos", text, met=True)
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from deploy.demo.recount import recount
 from deploy.demo.report_data import (
-    NoisedFigure,
     PersonalResult,
     RoundBytes,
-    SealedDomain,
     SiloBudget,
     TensorBytes,
     WorkSeconds,
@@ -22,8 +20,9 @@ from deploy.demo.report_data import (
 from deploy.local import ledgers
 from deploy.local.federation import Federation
 from deploy.local.processes import run
-from policies.documents.study import Study
+from policies.documents.study import ALL_PATIENTS, Study
 from policies.plan.release import plan
+from policies.reports.published import PublishedFigure, figures_of
 from protos.messages import RINGS, Tensor
 from protos.status import StudyStatus
 
@@ -53,31 +52,24 @@ def budgets(federation: Federation) -> tuple[SiloBudget, ...]:
     )
 
 
-def sealed_results(federation: Federation) -> tuple[SealedDomain, ...]:
-    """What every silo reads from the opened metric sums, by domain. All silos must read the same."""
+def sealed_results(federation: Federation) -> tuple[PublishedFigure, ...]:
+    """What every silo reads from the opened metric sums. All silos must read the same."""
     texts = {(federation.state(silo) / "results.json").read_text(encoding="utf-8") for silo in federation.data}
     if len(texts) != 1:
         msg = "the silos do not agree on the results of the study"
         raise ValueError(msg)
-    return tuple(sealed_domain(one) for one in json.loads(texts.pop())["by_domain"])
+    return opened_figures(json.loads(texts.pop()))
 
 
-def sealed_domain(result: Mapping[str, Any]) -> SealedDomain:
-    """One domain of `results.json`."""
-
-    def interval(name: str) -> NoisedFigure | None:
-        estimate = result[name]
-        known = estimate is not None and estimate["value"] is not None
-        return NoisedFigure(estimate["value"], estimate["low"], estimate["high"]) if known else None
-
-    return SealedDomain(
-        interval("patients"),
-        interval("auc"),
-        interval("accuracy"),
-        interval("balanced_accuracy"),
-        interval("calibration"),
-        interval("expected_observed"),
-    )
+def opened_figures(results: Mapping[str, Any]) -> tuple[PublishedFigure, ...]:
+    """The figures of a silo's `results.json`, by domain and of all patients together."""
+    entries = [
+        {"domain": domain, "metrics": metrics}
+        for domain, metrics in zip(results["domains"], results["by_domain"], strict=True)
+    ]
+    if results.get("together"):
+        entries.append({"domain": ALL_PATIENTS, "metrics": results["together"]})
+    return tuple(figures_of(entries))
 
 
 def uploads(study: Study, status: StudyStatus) -> tuple[TensorBytes, ...]:

@@ -1,56 +1,73 @@
-"""The report of a study: one HTML file, and a summary for the terminal.
+"""The report of a demo, and a summary for the terminal. A board's report is made by the same code (`policies.reports`).
 
-Guarantees: the page is self-contained (inline style and SVG, a content policy that forbids any request), every text
-is escaped, and the same data gives the same page. The numbers come as `ReportData`; nothing is computed here but
-means and sizes.
+What the demo adds is what no hospital has: public test patients, other methods beside FedWard, every hospital's ledger,
+bytes and times. The numbers come as `ReportData`; nothing is computed here but means and sizes.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from typing import Final
 
-import jinja2
-from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table
 
 from common.figure_words import TOO_FEW, told
-from deploy.demo import charts
-from deploy.demo.report_data import ReportData, SealedDomain
-from deploy.local.drawing import COLOURS
+from deploy.demo.report_data import MethodRow, ReportData
+from policies.reports import published, study_sections, tripod
+from policies.reports.blocks import (
+    BarRow,
+    Bars,
+    Block,
+    BoardReport,
+    Card,
+    Cards,
+    Cell,
+    Dot,
+    DotRow,
+    Dots,
+    Paragraph,
+    Section,
+    grid,
+)
+from policies.reports.guarantee import guarantee, unit_of
 
-_TEMPLATES: Final = Path(__file__).parent / "templates"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB")
+_SOURCE: Final = (
+    "The same question, answered by the hospitals without showing a patient: each counted the scores of the patients it"
+    " holds out, added its share of noise, if the study has any, and sealed the counts. Only the sum over all hospitals"
+    " was opened."
+)
+_DISAGREES: Final = (
+    "A ledger disagrees with what another accountant finds in the training log. Do not use this budget before it is"
+    " explained."
+)
 
 
-def render(result: ReportData, html: Path) -> None:
-    """Write the page. The folder is created; an older page of that name is replaced."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("report.html").render(
-        data=result,
-        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # a file of this package
-        cards=_cards(result),
-        charts=_charts(result),
-        colours=COLOURS,
-        best_mean=max((m.mean for m in result.methods), default=0.0),
-        best_worst=max((m.worst for m in result.methods), default=0.0),
-        spread=any(m.spread for m in result.methods),
-        sealed_names=sealed_names(result),
-        sealed_rows=[
-            (domain, sealed_patients(one), sealed_cells(one, result))
-            for domain, one in zip(result.domains, result.sealed, strict=False)
-        ],
-        agree=result.ledgers_agree(),
-    )
-    html.parent.mkdir(parents=True, exist_ok=True)
-    html.write_text(page, encoding="utf-8")
+def report(result: ReportData) -> BoardReport:
+    """Put the report together."""
+    study = result.study
+    price = guarantee(study, None)
+    made_up = ("made-up patients",) if result.synthetic else ()
+    sections = [
+        Section("In short", (Cards(tuple(_cards(result))),)),
+        study_sections.asked(study),
+        study_sections.who_took_part(study, ()),
+        *_methods(result),
+        *(published.sections(study, result.sealed, source=_SOURCE) if result.sealed else ()),
+        study_sections.price(price),
+        *_budgets(result),
+        study_sections.protected(price),
+        *_travelled(result),
+        *_times(result),
+        *_personal(result),
+        *_settings(result),
+        tripod.section(study, price, result.sealed, version=version("fedward")),
+    ]
+    facts = (*study_sections.facts(study), *made_up)
+    return BoardReport(result.title, study.purpose, study.digest, facts, tuple(sections))
 
 
 def size(count: int) -> str:
@@ -61,54 +78,124 @@ def size(count: int) -> str:
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {_UNITS[unit]}"  # noqa: PLR2004
 
 
-def _charts(result: ReportData) -> dict[str, Markup]:
-    """The drawings whose data is there; all of them are made by this package from numbers and escaped names."""
-    wanted = {
-        "auc": (charts.auc_chart, bool(result.methods)),
-        "sealed": (charts.sealed_chart, bool(result.sealed)),
-        "budget": (charts.budget_chart, result.noised),
-        "bytes": (charts.bytes_chart, bool(result.rounds)),
-        "time": (charts.time_chart, bool(result.phases)),
-    }
-    return {name: Markup(draw(result)) for name, (draw, there) in wanted.items() if there}  # noqa: S704
-
-
-def _cards(result: ReportData) -> list[dict[str, str]]:
+def _cards(result: ReportData) -> Iterator[Card]:
     """The headline numbers."""
-    cards = []
     if result.methods:
         ours, others = result.methods[0], result.methods[1:]
-        against = " · ".join(f"{m.name} {m.mean:.3f}" for m in others)
-        against_worst = " · ".join(f"{m.name} {m.worst:.3f}" for m in others)
-        cards = [
-            {"label": "Mean AUC over domains", "value": f"{ours.mean:.3f}", "aside": against},
-            {"label": f"Worst domain ({result.worst_domain})", "value": f"{ours.worst:.3f}", "aside": against_worst},
-        ]
+        yield Card("Mean AUC over domains", f"{ours.mean:.3f}", " · ".join(f"{m.name} {m.mean:.3f}" for m in others))
+        against = " · ".join(f"{m.name} {m.worst:.3f}" for m in others)
+        yield Card(f"Worst domain ({result.worst_domain})", f"{ours.worst:.3f}", against)
     if result.noised:
-        cards.append(
-            {
-                "label": f"Epsilon spent per {result.unit}",
-                "value": f"{result.spent:.2f}",
-                "aside": f"of a budget of {result.budget:g}, delta {result.delta:g}",
-            }
-        )
+        aside = f"of a budget of {result.budget:g}, delta {result.study.privacy.delta:g}"
+        yield Card(f"Epsilon spent per {unit_of(result.study)}", f"{result.spent:.2f}", aside)
     else:
-        cards.append({"label": "Noise", "value": "none", "aside": "every hospital declares these data public"})
+        yield Card("Noise", "none", "every hospital declares these data public")
     if result.rounds:
-        cards.append(
-            {
-                "label": "Sent by one hospital",
-                "value": size(result.sent),
-                "aside": f"{len(result.rounds)} rounds in {result.seconds:.0f} s",
-            }
+        aside = f"{len(result.rounds)} rounds in {result.seconds:.0f} s"
+        yield Card("Sent by one hospital", size(result.sent), aside)
+
+
+def _methods(result: ReportData) -> Iterator[Section]:
+    """AUC by domain of every method on public test patients. The best means and each worst domain stand out."""
+    methods = result.methods
+    if not methods:
+        return
+    best_mean, best_worst = max(m.mean for m in methods), max(m.worst for m in methods)
+    rows: list[tuple[str | Cell, ...]] = []
+    for number, one in enumerate(methods):
+        epsilon = "none" if one.epsilon is None else f"{one.epsilon:.2f}"
+        areas = [Cell(f"{area:.3f}", "worst" if area == one.worst else "") for area in one.auc]
+        mean = Cell(f"{one.mean:.3f}", "best" if one.mean == best_mean else "")
+        worst = Cell(f"{one.worst:.3f}", "best" if one.worst == best_worst else "")
+        rows.append((Cell(one.name, "first" if number == 0 else "", one.note), epsilon, *areas, mean, worst))
+    heads = ("Method", "Epsilon", *result.domains, "Mean", "Worst")
+    drawn = []
+    for m, domain in enumerate(result.domains):
+        dots = [_dot(one, m, number) for number, one in reversed(list(enumerate(methods)))]
+        drawn.append(DotRow(domain, tuple(dots), " · ".join(f"{one.auc[m]:.3f}" for one in methods)))
+    lowest = min(min((low for low, _ in one.spread), default=one.worst) for one in methods)
+    start = min(0.5, math.floor(lowest * 10.0) / 10.0)
+    blocks: list[Block] = [
+        Paragraph("AUC per domain on public test patients whom no hospital knows. The worst domain is underlined."),
+        Dots("AUC", start, 1.0, tuple(drawn), tuple(one.name for one in methods)),
+        grid(heads, rows, numbers=len(heads) - 1),
+    ]
+    if any(one.spread for one in methods):
+        text = "Pale lines: from the lowest to the highest of the hospitals on their own."
+        blocks.insert(2, Paragraph(text, "small"))
+    yield Section("How well every group is served", tuple(blocks))
+
+
+def _dot(method: MethodRow, domain: int, series: int) -> Dot:
+    low, high = method.spread[domain] if method.spread else (None, None)
+    return Dot(method.auc[domain], low, high, series)
+
+
+def _budgets(result: ReportData) -> Iterator[Section]:
+    if not result.noised:
+        return
+    bars = tuple(BarRow(b.silo, b.spent, f"{b.spent:.2f} of {b.budget:g}", b.budget) for b in result.budgets)
+    rows: list[tuple[str | Cell, ...]] = [
+        (b.silo, f"{b.spent:.3f}", f"{b.recomputed:.3f}", f"{b.budget:g}", f"{b.left:.3f}") for b in result.budgets
+    ]
+    agree = Paragraph("Every ledger agrees with what another accountant finds in the training log.", "small")
+    if not result.ledgers_agree():
+        agree = Paragraph(_DISAGREES, "warning")
+    table = grid(("Hospital", "Spent", "Counted again", "Budget", "Left"), rows, numbers=4)
+    yield Section("What it cost each hospital's budget", (Bars("epsilon", bars), table, agree))
+
+
+def _travelled(result: ReportData) -> Iterator[Section]:
+    blocks: list[Block] = []
+    if result.uploads:
+        rows: list[tuple[str | Cell, ...]] = [
+            (u.tensor, u.ring, f"{u.values:,}", f"{u.bytes:,}", str(u.times), f"{u.bytes * u.times:,}")
+            for u in result.uploads
+        ]
+        heads = ("Upload", "Sealed by", "Values", "Bytes each", "Times", "Bytes in all")
+        blocks.append(grid(heads, rows, numbers=4))
+    if result.rounds:
+        bars = [
+            BarRow(f"round {r.round}", r.sent, f"{size(r.sent)} sent, {size(r.fetched)} fetched") for r in result.rounds
+        ]
+        blocks.append(Bars("bytes that one hospital sent", tuple(bars)))
+    if blocks:
+        yield Section("What travelled", tuple(blocks))
+
+
+def _times(result: ReportData) -> Iterator[Section]:
+    if result.phases:
+        text = (
+            f"{result.seconds:.0f} seconds from the first offer to the last opening; phases of different hospitals"
+            " overlap."
         )
-    return cards
+        bars = tuple(BarRow(one.name, one.seconds, f"{one.seconds:.1f} s") for one in result.phases)
+        yield Section("Where the time went", (Paragraph(text), Bars("seconds", bars)))
 
 
+def _personal(result: ReportData) -> Iterator[Section]:
+    if result.personal:
+        text = (
+            "Each hospital may fit its own model around the shared one, for its own patients. Mean AUC over all domains"
+            " on the public test patients, so a model that fits one hospital's mixture of patients may lose here."
+        )
+        rows: list[tuple[str | Cell, ...]] = [
+            (p.silo, f"{p.shared:.3f}", f"{p.personal:.3f}", f"{p.personal - p.shared:+.3f}") for p in result.personal
+        ]
+        heads = ("Hospital", "Shared model", "Personal model", "Change")
+        yield Section("The personal models that never leave", (Paragraph(text), grid(heads, rows, numbers=3)))
+
+
+def _settings(result: ReportData) -> Iterator[Section]:
+    if result.settings:
+        yield Section("Settings", (grid(("", ""), list(result.settings)),))
+
+
+# --- terminal -------------------------------------------------------------------------------------------------------
 def print_terminal(result: ReportData, console: Console | None = None) -> None:
     """Print the summary: AUC per domain, sealed figures, budgets, sizes and times."""
     out = console or Console()
-    out.print(f"\n[bold]{result.title}[/bold]  [dim]study {result.study_digest[:16]}[/dim]")
+    out.print(f"\n[bold]{result.title}[/bold]  [dim]study {result.study.digest[:16]}[/dim]")
     if result.methods:
         out.print(_auc_table(result))
     if result.sealed:
@@ -122,51 +209,33 @@ def print_terminal(result: ReportData, console: Console | None = None) -> None:
     out.print(f"one hospital sent {size(result.sent)}; the study took {result.seconds:.0f} s")
 
 
-def sealed_names(result: ReportData) -> tuple[str, ...]:
-    """Figures that are told of every domain, in order."""
-    return (
-        *(("AUC",) if result.ranked else ()),
-        "Accuracy",
-        "Balanced accuracy",
-        "Calibration error",
-        "Expected / observed",
-    )
-
-
-def sealed_patients(domain: SealedDomain) -> str:
-    """How many are held out, or that they are fewer than the study reports on."""
-    return TOO_FEW if domain.patients is None else f"{domain.patients.value:.0f}"
-
-
-def sealed_cells(domain: SealedDomain, result: ReportData) -> tuple[str, ...]:
-    """One text per figure: the estimate and its interval, or that too few patients are held out to tell."""
-    figures = [
-        *([("auc", domain.auc)] if result.ranked else []),
-        ("accuracy", domain.accuracy),
-        ("balanced_accuracy", domain.balanced_accuracy),
-        ("calibration", domain.calibration),
-        ("expected_observed", domain.expected_observed),
-    ]
-    return tuple(
-        TOO_FEW if one is None else f"{told(metric, one.value, one.high)} ({one.low:.3f} to {one.high:.3f})"
-        for metric, one in figures
-    )
-
-
 def _sealed_table(result: ReportData) -> Table:
     """What the sealed sums say by domain, with 95 % intervals."""
     table = Table(title="From sealed sums over held-out patients, 95 % intervals", title_justify="left")
+    by_place = {(one.domain, one.metric): one for one in result.sealed}
+    there = {one.metric for one in result.sealed}
+    metrics = ["patients", *(name for name in published.NAMES if name in there - {"patients", "false_negatives"})]
     table.add_column("domain")
-    for name in ("Patients", *sealed_names(result)):
-        table.add_column(name, justify="right")
-    for domain, one in zip(result.domains, result.sealed, strict=True):
-        table.add_row(domain, sealed_patients(one), *sealed_cells(one, result))
+    for metric in metrics:
+        table.add_column(published.NAMES[metric], justify="right")
+    for domain in dict.fromkeys(one.domain for one in result.sealed):
+        table.add_row(domain, *(_sealed_cell(by_place.get((domain, metric))) for metric in metrics))
     return table
+
+
+def _sealed_cell(one: published.PublishedFigure | None) -> str:
+    """The estimate and its interval, or that too few patients are held out to tell."""
+    if one is None or one.value is None:
+        return TOO_FEW
+    if one.metric == "patients":
+        return f"{one.value:.0f}"
+    return f"{told(one.metric, one.value, one.high)} ({one.low:.3f} to {one.high:.3f})"
 
 
 def _budget_table(result: ReportData) -> Table:
     """What every ledger says."""
-    table = Table(title=f"Epsilon at delta {result.delta:g}, per {result.unit}", title_justify="left")
+    title = f"Epsilon at delta {result.study.privacy.delta:g}, per {unit_of(result.study)}"
+    table = Table(title=title, title_justify="left")
     for name in ("hospital", "spent", "counted again", "budget", "left"):
         table.add_column(name, justify="left" if name == "hospital" else "right")
     for b in result.budgets:
@@ -181,7 +250,9 @@ def _auc_table(result: ReportData) -> Table:
     for name in (*result.domains, "mean", "worst"):
         table.add_column(name, justify="right")
     for number, method in enumerate(result.methods):
-        cells = [f"[underline]{a:.3f}[/underline]" if a == method.worst else f"{a:.3f}" for a in method.auc]
+        cells: Iterable[str] = (
+            f"[underline]{a:.3f}[/underline]" if a == method.worst else f"{a:.3f}" for a in method.auc
+        )
         style = "bold green" if number == 0 else None
         table.add_row(method.name, *cells, f"{method.mean:.3f}", f"{method.worst:.3f}", style=style)
     return table

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from policies.documents.study import Study
+from policies.reports.published import PublishedFigure
+
 
 @dataclass(frozen=True)
 class MethodRow:
@@ -33,31 +36,6 @@ class MethodRow:
     def worst(self) -> float:
         """AUC of the domain that is served worst."""
         return min(self.auc)
-
-
-@dataclass(frozen=True)
-class NoisedFigure:
-    """A figure read from sealed, noised sums, with its 95 % interval (noise and sampling)."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class SealedDomain:
-    """What the sealed, noised sums say about one domain. A figure is None if they hold too few patients for it.
-
-    `auc` is None for more than two classes, too. `calibration` is the expected calibration error,
-    `expected_observed` the predictions' sum over the outcomes'.
-    """
-
-    patients: NoisedFigure | None
-    auc: NoisedFigure | None
-    accuracy: NoisedFigure | None
-    balanced_accuracy: NoisedFigure | None
-    calibration: NoisedFigure | None
-    expected_observed: NoisedFigure | None
 
 
 @dataclass(frozen=True)
@@ -120,21 +98,14 @@ class ReportData:
     """Everything on the page. An empty tuple leaves its section out: without public test data there is a page too."""
 
     title: str
-    purpose: str
-    study_digest: str
-    silos: tuple[str, ...]
-    domains: tuple[str, ...]
-    unit: str
-    """What is protected: "patient" or "record"."""
-    delta: float
-    noise_mode: str
-    colluders: int
+    study: Study
     budgets: tuple[SiloBudget, ...]
     seconds: float
     """Wall-clock time of the study, from the first offer to the last opening."""
     methods: tuple[MethodRow, ...] = ()
     """FedWard first."""
-    sealed: tuple[SealedDomain, ...] = ()
+    sealed: tuple[PublishedFigure, ...] = ()
+    """What every hospital reads from the opened sums over held-out patients."""
     uploads: tuple[TensorBytes, ...] = ()
     rounds: tuple[RoundBytes, ...] = ()
     phases: tuple[WorkSeconds, ...] = ()
@@ -148,22 +119,19 @@ class ReportData:
             if len(method.auc) != len(self.domains) or len(method.spread) not in (0, len(self.domains)):
                 msg = f"{method.name}: one AUC per domain is needed, {len(self.domains)} in all"
                 raise ValueError(msg)
-        if len(self.sealed) not in (0, len(self.domains)):
-            msg = f"the sealed metrics need one entry per domain, {len(self.domains)} in all"
-            raise ValueError(msg)
         if not self.budgets:
             msg = "the budget of one silo at least is needed"
             raise ValueError(msg)
 
     @property
-    def noised(self) -> bool:
-        """Whether the study used noise; without it nothing is protected, and there is no epsilon to speak of."""
-        return self.noise_mode != "none"
+    def domains(self) -> tuple[str, ...]:
+        """The study's domains, in order."""
+        return self.study.data.domains
 
     @property
-    def ranked(self) -> bool:
-        """Whether the sealed sums tell an AUC; for more than two classes the balanced accuracy stands in."""
-        return any(domain.auc is not None for domain in self.sealed)
+    def noised(self) -> bool:
+        """Whether the study used noise; without it nothing is protected, and there is no epsilon to speak of."""
+        return self.study.privacy.mode != "none"
 
     @property
     def spent(self) -> float:

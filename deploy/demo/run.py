@@ -19,6 +19,7 @@ from deploy.local.folders import empty
 from deploy.local.processes import FederationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import Study
+from policies.reports.files import files as page_and_paper
 from protos.status import StudyStatus
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
@@ -66,10 +67,10 @@ class Demo:
             finally:
                 federation.stop()
             data = self._gather(federation, status, seconds, progress)
-        page = self._request.out / "report.html"
-        report.render(data, page)
+        for name, content in page_and_paper(report.report(data), "report").items():
+            (self._request.out / name).write_bytes(content)
         report.print_terminal(data, self._console)
-        self._console.print(f"\nThe whole report: {page}")
+        self._console.print(f"\nThe whole report: {self._request.out / 'report.html'}, on paper report.pdf")
         return data
 
     def _files(self) -> Mapping[str, Path]:
@@ -109,14 +110,7 @@ class Demo:
             methods = (MethodRow("FedWard", "a head per domain, sealed", shared, spent), *compared)
         return ReportData(
             title=self._source.title,
-            purpose=study.purpose,
-            study_digest=study.digest,
-            silos=study.silos,
-            domains=study.data.domains,
-            unit="record" if study.data.patient is None else "patient",
-            delta=study.privacy.delta,
-            noise_mode=study.privacy.mode,
-            colluders=study.privacy.colluders,
+            study=study,
             budgets=budgets,
             seconds=seconds,
             methods=methods,

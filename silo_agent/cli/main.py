@@ -28,6 +28,7 @@ from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption, studies, waiting
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.preflight.command import preflight
+from silo_agent.cli.studies.report import report
 from silo_agent.cli.studies.study import study_app
 from silo_agent.cli.together import ledger_together
 from silo_agent.errors import SiloError
@@ -158,6 +159,7 @@ app.command()(models.evaluate)
 app.command()(models.fairness)
 app.command()(models.predict)
 app.command()(models.export)
+app.command()(report)
 app.command()(new_silo.adapt)
 app.command("hand-over")(new_silo.hand_over)
 app.command("import")(new_silo.take)

@@ -265,7 +265,7 @@ def export(
 
     path, _ = model_path(config, study, personal=personal)
     loaded = load_model(path, personal=personal)
-    charged = _charged(StateFolder(AgentConfig.load(config).state).ledger, loaded.study.digest)
+    charged = charged_of(StateFolder(AgentConfig.load(config).state).ledger, loaded.study.digest)
     with waiting("writing the model, and running what was written"):
         written = exporting.export(
             loaded,
@@ -321,7 +321,7 @@ def _gone(study: str, day: date) -> str:
     )
 
 
-def _charged(ledger: Path, study: str) -> list[Cost] | None:
+def charged_of(ledger: Path, study: str) -> list[Cost] | None:
     """Return the costs that the ledger holds for a study, or None if there is no ledger."""
     if not ledger.exists():
         return None

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from common.durable import write_folder
 from policies.documents.study import ALL_PATIENTS, Label, Study
 from policies.plan.cost import Cost
 from silo_agent.data.images import Images, PixelScale
@@ -33,7 +32,6 @@ from silo_agent.learning.personal.model import PersonalModel
 from silo_agent.learning.personal.unknown_domain import Networked, domain_shares, network_of, predict_ensemble
 from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
-from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 TOLERANCE = 1e-5
@@ -99,29 +97,47 @@ def export(
             " study without model.samples"
         )
         raise ModelExportError(msg)
-    shares, counted = domain_shares(folder, len(study.data.domains))
-    encoder, heads = network_of(model)
-    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs, label=study.data.label)
     kinds = [kind for kind in (Format.SAFETENSORS, Format.ONNX) if files in (kind, Format.BOTH)]
     names = {str(kind): f"{prefix}model.{kind}" for kind in kinds}
-    digest = model.digest if isinstance(model, SharedModel) else hashlib.sha256(model.to_bytes()).hexdigest()
-    card: dict[str, Any] = model_card(
-        study,
-        ModelFacts(digest, model.round, personal),
-        network,
-        Shares(shares, counted),
-        version=version("fedward"),
-        files=names,
-        quality=None if personal else _quality(folder, study, model.round),
-        charged=charged,
-    )
+    network, shares = _described(model, folder)
+    card = card_of(model, folder=folder, files=names, charged=charged)
     card_json = to_json(card)
-    ready = _Export(model, network, shares, _metadata(card, card_json))
+    ready = _Export(model, network, shares.values, _metadata(card, card_json))
     contents = {f"{prefix}model-card.json": card_json, f"{prefix}model-card.md": to_markdown(card).encode()}
     makers = {Format.SAFETENSORS: _safetensors, Format.ONNX: _onnx}
     contents |= {names[kind]: makers[kind](ready) for kind in kinds}
     sums = "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
-    return _write(out, contents | {f"{prefix}{_SUMS}": sums.encode()})
+    return write_folder(out, contents | {f"{prefix}{_SUMS}": sums.encode()})
+
+
+def card_of(
+    model: Networked, *, folder: Path, files: Mapping[str, str], charged: Iterable[Cost] | None
+) -> dict[str, Any]:
+    """The card of a model whose files have these names; the arguments are those of `export`.
+
+    Raises `ModelExportError` if the study's results are damaged.
+    """
+    personal, study = isinstance(model, PersonalModel), model.study
+    network, shares = _described(model, folder)
+    digest = model.digest if isinstance(model, SharedModel) else hashlib.sha256(model.to_bytes()).hexdigest()
+    return model_card(
+        study,
+        ModelFacts(digest, model.round, personal),
+        network,
+        shares,
+        version=version("fedward"),
+        files=files,
+        quality=None if personal else _quality(folder, study, model.round),
+        charged=charged,
+    )
+
+
+def _described(model: Networked, folder: Path) -> tuple[Network, Shares]:
+    data = model.study.data
+    shares, counted = domain_shares(folder, len(data.domains))
+    encoder, heads = network_of(model)
+    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
+    return network, Shares(shares, counted)
 
 
 def _metadata(card: Mapping[str, Any], card_json: bytes) -> dict[str, object]:
@@ -220,17 +236,3 @@ def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str,
         msg = f"{path} is damaged; restore it from a backup, or move it away to export without measured quality"
         raise ModelExportError(msg) from None
     return found
-
-
-def _write(out: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
-    """Write all files into a folder beside `out`, then give it its name."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        for name, content in contents.items():
-            write_whole(made / name, content)
-        made.replace(out)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
-    return tuple(out / name for name in sorted(contents))

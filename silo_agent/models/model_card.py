@@ -8,7 +8,6 @@ for people.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -17,7 +16,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.accounting import accountant, overlap
 from policies.documents.study import (
     BINARY,
     CategoryFeature,
@@ -33,6 +31,7 @@ from policies.ledger.chain import UNBOUNDED
 from policies.ledger.exports import finite_or_word
 from policies.plan.cost import Cost
 from policies.plan.release import plan
+from policies.reports.guarantee import guarantee
 from silo_agent.data.cells import text
 from silo_agent.data.images import PixelScale
 from silo_agent.learning.encoder.layers import OPERATIONS, Network
@@ -47,30 +46,6 @@ _READING = (
     " error where the column has neither a fill nor a coordinate for absence. So is a value outside its range or list,"
     " except where the coordinate's formula clips it: nothing is guessed. Whole numbers equal themselves with a"
     " fraction of zero."
-)
-_PROTECTS = (
-    "With or without any one {unit}'s records in the training, every outcome, this model included, is about equally"
-    " likely: the chances differ by at most a factor of exp(epsilon), plus delta. That bounds what anybody can learn"
-    " from the model about one {unit}, whatever else they know; the smaller epsilon, the less."
-)
-_NOISES = {
-    "local": "Every hospital's noise suffices by itself, whatever all others do.",
-    "distributed": "Encoder noise suffices at each hospital by itself. In the other sums the hospitals' noise suffices"
-    " together, as long as no more than {colluders} of them pool what they know.",
-    "none": "No noise was added anywhere.",
-}
-_NO_PROTECTION = (
-    "It does not hide what is true of patients in general, such as which values go with the outcome.",
-    "It does not hide that the hospitals took part, nor what they publish elsewhere.",
-    "It says nothing about the records on which the model is used: whoever sees a record's prediction learns of it.",
-)
-_AT_SEVERAL = (
-    "Somebody whose records lie at several of the hospitals loses more than epsilon, and maybe more than the sum of"
-    " theirs: by the study's plan at most {bounds}. `fedward-silo ledger together` gives the bound of what was charged."
-)
-_CONTINUED = (
-    "It does not cover the model that the study started from. A {unit} whose records were in the training of that"
-    " model, too, loses more than epsilon: the losses of both studies add up, and each hospital's ledger has the sum."
 )
 _ERRORS = {
     "linear": "in the column's unit",
@@ -333,34 +308,22 @@ def _architecture(study: Study, network: Network) -> Json:
 
 # --- privacy --------------------------------------------------------------------------------------------------------
 def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
-    delta, mode = study.privacy.delta, study.privacy.mode
-    costs = plan(study).costs()
-    planned = accountant.epsilon(costs, delta)
-    several = overlap.of_plan(costs, len(study.silos), delta)
-    spent = None if charged is None else accountant.epsilon(charged, delta)
-    unit = "record" if study.data.patient is None else "patient"
-    whole = max(planned, spent or 0.0)
-    facts: dict[str, object] = {
-        "private": math.isfinite(whole),
-        "epsilon": finite_or_word(whole),
-        "epsilon_of_the_plan": finite_or_word(planned),
-        "epsilon_charged_here": None if spent is None else finite_or_word(spent),
-        "epsilon_at_several_hospitals": {str(many): finite_or_word(bound) for many, bound in several.items()},
-        "delta": delta,
-        "unit": unit,
-        "relation": "adding or removing one " + ("patient with all records" if unit == "patient" else unit),
-        "noise": mode,
-        "noise_means": _NOISES[mode].format(colluders=study.privacy.colluders),
+    found = guarantee(study, charged)
+    return {
+        "private": found.private,
+        "epsilon": finite_or_word(found.epsilon),
+        "epsilon_of_the_plan": finite_or_word(found.planned),
+        "epsilon_charged_here": None if found.charged is None else finite_or_word(found.charged),
+        "epsilon_at_several_hospitals": {str(many): finite_or_word(bound) for many, bound in found.several.items()},
+        "delta": found.delta,
+        "unit": found.unit,
+        "relation": found.relation,
+        "noise": study.privacy.mode,
+        "noise_means": found.noise_means,
         "plan": _plan(study),
+        "protects": list(found.protects),
+        "does_not_protect": list(found.does_not_protect),
     }
-    continued = [] if study.continues is None else [_CONTINUED.format(unit=unit)]
-    if math.isfinite(whole):
-        protects = [_PROTECTS.format(unit=unit)]
-        told = " and ".join(f"{bound:.4f} at {many} of them" for many, bound in several.items())
-        more = [_AT_SEVERAL.format(bounds=told)]
-        return facts | {"protects": protects, "does_not_protect": [*continued, *more, *_NO_PROTECTION]}
-    none = "The study ran without noise, on data that every hospital declares public. The model protects nobody."
-    return facts | {"protects": [], "does_not_protect": [none, *continued, *_NO_PROTECTION]}
 
 
 def _personal_privacy() -> Json:

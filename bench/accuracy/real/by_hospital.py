@@ -147,7 +147,8 @@ def check_cohorts(ran: Ran, cohorts: HospitalSplit) -> None:
     """
     domains = np.concatenate([records.domains for records in cohorts.held_out.values()])
     here = np.bincount(domains, minlength=len(cohorts.domains)).tolist()
-    there = [0 if domain.patients is None else round(domain.patients.value) for domain in ran.sealed]
+    counted = {one.domain: one.value for one in ran.sealed if one.metric == "patients"}
+    there = [round(counted.get(domain) or 0.0) for domain in cohorts.domains]
     if here != there:
         msg = f"the agents held out {there} records by domain, this measurement {here}: the splits differ"
         raise FederationError(msg)

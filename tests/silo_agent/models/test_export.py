@@ -194,7 +194,7 @@ def test_a_disk_that_fails_midway_leaves_no_folder(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         path.write_bytes(content)
 
-    monkeypatch.setattr("silo_agent.models.export.write_whole", fail)
+    monkeypatch.setattr("common.durable.write_whole", fail)
     with pytest.raises(OSError, match="No space left"):
         export(random_model(study_of("linear mlp")), tmp_path / "out", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []

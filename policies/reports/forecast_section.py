@@ -1,0 +1,75 @@
+"""What was forecast before the study began: read from what `fedward-silo plan STUDY --json` printed then.
+
+Guarantees: a forecast of another study is refused, and nothing of it is computed anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from policies.documents.study import Study
+from policies.errors import PolicyError
+from policies.reports.blocks import Bullets, Cell, Paragraph, Section, grid
+
+_TITLE: Final = "What was forecast before it began"
+_PARTS: Final = (
+    ("Mean of the domains", "mean"),
+    ("Worst domain", "worst"),
+    ("The same without noise", "plain_mean"),
+    ("One hospital alone, no privacy", "alone"),
+)
+_FIGURES: Final = {"auc": "AUC", "accuracy": "accuracy", "r2": "R²"}
+
+
+class ForecastFileError(PolicyError):
+    """The file is no forecast of this study. The message names the file and the fix."""
+
+
+def read_forecast(path: Path, study: Study) -> Mapping[str, Any]:
+    """The forecast in a file of `fedward-silo plan STUDY --json`. Raises `ForecastFileError`."""
+    fix = f"write it anew: fedward-silo plan STUDY.yaml --json > {path.name}"
+    try:
+        document = json.loads(path.read_bytes())
+        digest, forecast = document["digest"], document["forecast"]
+        _section(forecast)
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}; {fix}"
+        raise ForecastFileError(msg) from None
+    except KeyError as error:
+        msg = f"{path} holds no {error}: expected patients may be missing from the study; {fix}"
+        raise ForecastFileError(msg) from None
+    except (ValueError, TypeError, AttributeError):
+        msg = f"{path} is not what `fedward-silo plan --json` prints; {fix}"
+        raise ForecastFileError(msg) from None
+    if digest != study.digest:
+        msg = f"{path} forecasts another study ({str(digest)[:12]}, not {study.digest[:12]}); {fix}"
+        raise ForecastFileError(msg)
+    return dict(forecast)
+
+
+def section(forecast: Mapping[str, Any] | None) -> Section:
+    """The forecast as it was printed then, or that none was given."""
+    if forecast is None:
+        return Section(_TITLE, (Paragraph("No forecast was handed in with this report."),))
+    return _section(forecast)
+
+
+def _section(forecast: Mapping[str, Any]) -> Section:
+    rows, figure = forecast["rows"], _FIGURES[forecast["figure"]]
+    heads = ("If the features reach", *(f"{figure} {row['effect']:g}" for row in rows))
+    lines: list[tuple[str | Cell, ...]] = [
+        (name, *(_interval(row.get(part), whole=part in {"mean", "worst"}) for row in rows)) for name, part in _PARTS
+    ]
+    sentences: Sequence[str] = [str(one) for one in forecast["sentences"]]
+    caption = f"From {int(forecast['draws'])} runs of made-up patients, before anybody trained"
+    return Section(_TITLE, (grid(heads, lines, numbers=len(rows), caption=caption), Bullets(tuple(sentences))))
+
+
+def _interval(found: Mapping[str, float | None] | None, *, whole: bool) -> str:
+    if found is None or found["middle"] is None:
+        return "-"
+    ends = f" ({found['low']:.3f} to {found['high']:.3f})" if whole else ""
+    return f"{found['middle']:.3f}{ends}"
