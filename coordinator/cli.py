@@ -143,6 +143,7 @@ def report(
     """Write a report of a finished study for a board, as HTML and PDF, from what the study publishes."""
     from common.durable import write_folder
     from coordinator.reporting import report as made
+    from coordinator.reporting import require_finished
     from policies.reports.files import files
     from policies.reports.forecast_section import read_forecast
 
@@ -150,6 +151,7 @@ def report(
     expected = None if forecast is None else read_forecast(forecast, document)
     client = _operator(operator)
     status = client.status(document.digest)
+    require_finished(document, status)
     found = made(document, status, client.results(document.digest) if document.publish else None, expected)
     for file in write_folder(out or Path(f"{document.name}-report"), files(found, document.name)):
         typer.echo(str(file))

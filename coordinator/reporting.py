@@ -35,14 +35,8 @@ _STATES: Final[Mapping[str, str]] = {
 def report(
     study: Study, status: StudyStatus, results: StudyResults | None, forecast: Mapping[str, Any] | None
 ) -> BoardReport:
-    """Put the report together. `results` is None if the study publishes nothing.
-
-    Raises `OperatorError` if the study has not finished, or if these are of another study.
-    """
-    require_same(study, status.study)
-    if status.state != Life.FINISHED:
-        msg = f"{study.name} is {status.state}; a report is of a finished study"
-        raise OperatorError(msg)
+    """Put the report together. `results` is None if the study publishes nothing. Raises as `require_finished` does."""
+    require_finished(study, status)
     figures = () if results is None else figures_of(results)
     price = guarantee(study, None)
     source = "From the sums over the held-out patients of all hospitals. The coordinator saw no sum."
@@ -64,13 +58,16 @@ def report(
     return BoardReport(study.name, study.purpose, study.digest, study_sections.facts(study), found)
 
 
-def require_same(study: Study, digest: str) -> None:
-    """Raise `OperatorError` if the coordinator's study of this name is another one than the file's."""
-    if digest != study.digest:
+def require_finished(study: Study, status: StudyStatus) -> None:
+    """Raise `OperatorError` if the coordinator's study of this name has not finished, or is another than the file's."""
+    if status.study != study.digest:
         msg = (
-            f"the coordinator's study {study.name} is {digest[:12]}, and the file's is {study.digest[:12]}; give the"
-            " file with which the study was created"
+            f"the coordinator's study {study.name} is {status.study[:12]}, and the file's is {study.digest[:12]}; give"
+            " the file with which the study was created"
         )
+        raise OperatorError(msg)
+    if status.state != Life.FINISHED:
+        msg = f"{study.name} is {status.state}; a report is of a finished study"
         raise OperatorError(msg)
 
 

@@ -168,6 +168,25 @@ def test_results_from_the_command_line(run, operator_file, make_scene, authority
         assert signer.name == one["silo"]
 
 
+def test_a_report_from_the_command_line(run, operator_file, make_scene, tmp_path, monkeypatch):
+    scene = make_scene(publish=["patients"])
+    path, out = tmp_path / "study.yaml", tmp_path / "made"
+    path.write_text(yaml.safe_dump(json.loads(scene.study.canonical())))
+    code, said, err = run("report", path, "-o", operator_file, "--out", out)
+    assert (code, said, "a report is of a finished study" in err) == (1, "", True)
+    assert not out.exists()
+    scene.play(lambda status: status.state == "finished")
+    code, said, _ = run("report", path, "-o", operator_file, "--out", out)
+    name = scene.study.name
+    assert (code, said.splitlines()) == (0, [str(out / f"{name}.html"), str(out / f"{name}.pdf")])
+    page = (out / f"{name}.html").read_text()
+    assert "0.250 to 0.750" not in page, "a count has no more digits than people have"
+    assert page.count("took part to the end") == 3
+    assert run("report", path, "-o", operator_file, "--out", out)[0] == 1
+    monkeypatch.chdir(tmp_path)
+    assert run("report", path, "-o", operator_file)[1].startswith(f"{name}-report/")
+
+
 def test_an_error_is_not_shown_as_nothing_and_too_few_patients_are_counted():
     figures = [("patients", 12.3, 2.0, 22.0), ("auc", None, 0.0, 1.0), ("calibration", 0.0, 0.0, 0.051)]
     found = SimpleNamespace(

@@ -2,7 +2,7 @@ import math
 from types import SimpleNamespace
 
 from deploy.demo import gather
-from deploy.demo.report_data import NoisedFigure
+from policies.reports.published import PublishedFigure
 from protos.messages import Tensor
 from protos.status import PhaseTime, UploadSize
 
@@ -10,23 +10,20 @@ KNOWN = {"value": 0.8, "low": 0.7, "high": 0.9}
 UNKNOWN = {"value": None, "low": 0.0, "high": 1.0}
 
 
-def result(**changes):
-    names = ("auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed")
-    return {**dict.fromkeys(names, KNOWN), "patients": {"value": 40.2, "low": 30.0, "high": 50.0}, **changes}
-
-
-def test_a_domain_keeps_every_figure_under_its_own_name():
-    figures = {name: {**KNOWN, "value": 0.1 * i} for i, name in enumerate(("auc", "accuracy", "balanced_accuracy"))}
-    domain = gather.sealed_domain(result(**figures))
-    assert domain.patients == NoisedFigure(40.2, 30.0, 50.0)
-    assert (domain.auc.value, domain.accuracy.value, domain.balanced_accuracy.value) == (0.0, 0.1, 0.2)
-    assert domain.calibration == NoisedFigure(0.8, 0.7, 0.9)
-
-
-def test_figures_that_nobody_can_tell_are_none():
-    domain = gather.sealed_domain(result(auc=None, accuracy=UNKNOWN, balanced_accuracy=UNKNOWN))
-    assert (domain.auc, domain.accuracy, domain.balanced_accuracy) == (None, None, None)
-    assert domain.calibration is not None
+def test_figures_keep_their_domain_and_name_and_unknown_ones_are_none():
+    results = {
+        "domains": ["a", "b"],
+        "by_domain": [{"auc": KNOWN, "accuracy": {**KNOWN, "value": 0.75}}, {"auc": None, "accuracy": UNKNOWN}],
+        "together": {"auc": {**KNOWN, "value": 0.85}, "sizes": [3.0, 4.0]},
+    }
+    assert gather.opened_figures(results) == (
+        PublishedFigure("a", "auc", 0.8, 0.7, 0.9),
+        PublishedFigure("a", "accuracy", 0.75, 0.7, 0.9),
+        PublishedFigure("b", "accuracy", None, 0.0, 1.0),
+        PublishedFigure("all patients", "auc", 0.85, 0.7, 0.9),
+    )
+    del results["together"]
+    assert len(gather.opened_figures(results)) == 3
 
 
 def test_phases_are_added_up_under_words_for_people():

@@ -1,6 +1,7 @@
 """Three hospitals whose files differ in all that a policy can say: they train what clean files would have trained.
 
-Real processes, the same draws: models, results, ledgers' charges and training logs are the same, bit for bit.
+Real processes, the same draws: models, results, ledgers' charges and training logs are the same, bit for bit, and so
+are the reports that each hospital makes for its board.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from policies.documents.study import Study
+from silo_agent.cli.main import app
 from support.certificates import data_set_of, make_authority
 from support.party_federation import PartyFederation, credentials_of
 from support.small_cohort import SILOS, policy_document, study_document, write_sites
@@ -128,3 +131,13 @@ def test_dirty_files_train_what_clean_ones_would(tmp_path):
     assert files[0] != files[1]
     assert dirty.difference(clean.outcome()) == {}
     assert len(clean.outcome()) >= 5 * len(SILOS)
+    for silo in SILOS:
+        page, paper = ((dirty.root / f"{silo}-report" / name) for name in ("dirty.html", "dirty.pdf"))
+        for federation in (clean, dirty):
+            out = federation.root / f"{silo}-report"
+            config = str(federation.root / silo / "agent.yaml")
+            done = CliRunner().invoke(app, ["report", "dirty", "--out", str(out), "-c", config])
+            assert done.exit_code == 0, done.output
+        assert "Exact figures of" in page.read_text()
+        assert page.read_bytes() == (clean.root / f"{silo}-report" / page.name).read_bytes()
+        assert paper.read_bytes() == (clean.root / f"{silo}-report" / paper.name).read_bytes()

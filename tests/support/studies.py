@@ -43,6 +43,15 @@ def tiny_document(**changes: Any) -> dict[str, Any]:
     return _merged(TINY, changes)
 
 
+def with_label(label: Mapping[str, Any]) -> Study:
+    """The tiny study with another outcome: several classes, or a number, which has no bins."""
+    document = tiny_document()
+    document["data"]["label"] = dict(label)
+    if "minimum" in label:
+        del document["evaluation"]["bins"]
+    return Study.model_validate(document)
+
+
 def _merged(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     merged = deepcopy(dict(document))
     for field, value in changes.items():

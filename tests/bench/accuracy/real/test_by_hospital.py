@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench.accuracy.real import by_hospital
-from deploy.demo.report_data import NoisedFigure, SealedDomain
 from deploy.local.processes import FederationError
+from policies.reports.published import PublishedFigure
 
 SILOS = ("one", "two", "three", "four")
 
@@ -136,7 +136,9 @@ def test_a_method_counts_with_the_mean_of_its_draws():
 
 
 def sealed(*patients):
-    return SimpleNamespace(sealed=[SealedDomain(NoisedFigure(n, n, n), None, None, None, None, None) for n in patients])
+    """What agents read of the domains a and b."""
+    counted = [PublishedFigure(name, "patients", n, n, n) for name, n in zip("ab", patients, strict=False)]
+    return SimpleNamespace(sealed=[PublishedFigure("a", "accuracy", 0.9, 0.8, 1.0), *counted])
 
 
 def test_agents_that_held_out_other_records_are_found_out():

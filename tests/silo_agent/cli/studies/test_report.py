@@ -1,0 +1,190 @@
+"""`fedward-silo report` on a finished study: two private files, figures of all and of this hospital, and refusals."""
+
+import html as entities
+import json
+import re
+from datetime import date
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from policies.ledger.ledger import Debit, Ledger
+from policies.plan.release import plan
+from policies.reports.guarantee import guarantee
+from protos.messages import Place, Tensor
+from silo_agent.cli import main
+from silo_agent.storage.state import Ending, State
+from support.ledgers import NORTH
+from support.local_federation import write_patients
+from support.models import random_alone, random_model, random_personal
+from support.small_cohort import policy_document, write_yaml
+from support.studies import tiny_study
+
+STUDY = tiny_study(purpose="A <b> purpose.")
+SOUTH_TOO = ("north", "south")
+ESTIMATE = {"value": 0.8125, "low": 0.7, "high": 0.9}
+
+
+@pytest.fixture
+def hospital(quick_path, homes):
+    """A hospital that took part in a study, which is over."""
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
+    write_patients(quick_path / "north.csv", np.random.default_rng(1), np.array([[3.0, 0.0], [0.0, 3.0]]), patients=60)
+    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    more = {"policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
+    config = write_yaml(quick_path / "agent.yaml", {"coordinator": "localhost:1", **credential, **more})
+    state = State(quick_path / "state")
+    state.add_study(STUDY.digest, STUDY.canonical())
+    state.commit(STUDY.digest, STUDY.rounds)
+    state.promises.sign(Place(STUDY.digest, STUDY.rounds + 1, 1), Tensor.METRICS, SOUTH_TOO)
+    folder = state.study_folder(STUDY.digest)
+    state.close()
+    random_model(STUDY).save(folder / f"model-{STUDY.rounds}.safetensors")
+    random_personal(STUDY).save(folder / "personal.safetensors")
+    random_alone(STUDY).save(folder / "alone.safetensors")
+    metrics = {"auc": ESTIMATE, "patients": {"value": 40.0, "low": 30.0, "high": 50.0}, "sizes": [20.0, 20.0]}
+    results = {"study": STUDY.digest, "domains": ["a", "b"], "by_domain": [metrics, metrics], "together": None}
+    (folder / "results.json").write_text(json.dumps(results))
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
+    with Ledger.open(quick_path / "state" / "ledger.sqlite3", NORTH, budget_epsilon=4.0) as ledger:
+        for number in range(STUDY.rounds + 2):
+            ledger.charge(Debit(STUDY.digest, "p" * 64, number, 1, plan(STUDY).round_costs(number)))
+    return config
+
+
+@pytest.fixture
+def report(hospital):
+    """Runs the command; returns how it ended and the page, if there is one."""
+
+    def run(*arguments):
+        out = hospital.parent / "made"
+        done = CliRunner().invoke(main.app, ["report", "tiny", "--out", str(out), "-c", str(hospital), *arguments])
+        page = out / "tiny.html"
+        return done, page.read_text() if page.exists() else ""
+
+    return run
+
+
+def text_of(page):
+    return " ".join(entities.unescape(re.sub(r"<[^>]+>", " ", page.partition("<body>")[2])).split())
+
+
+def test_a_board_gets_a_page_and_a_document_that_only_their_maker_can_read(report, hospital):
+    done, page = report()
+    out = hospital.parent / "made"
+    assert done.stdout.splitlines() == [str(out / "tiny.html"), str(out / "tiny.pdf")]
+    assert "stays inside this hospital" in done.stderr
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert (out / "tiny.pdf").read_bytes().startswith(b"%PDF")
+    assert "<b>" not in page
+    said = text_of(page)
+    for wanted in (
+        "figures of this hospital's own patients: not noised, stays inside",
+        "0.812 0.700 to 0.900",
+        "north in the last sum south in the last sum west not in the last sum",
+        "held-out patients, whom training never saw",
+        "a, shared",
+        "b, personal",
+        "Beside a model of this hospital's records alone",
+        "The other model is a regression of this hospital's training patients alone.",
+        "No forecast was handed in",
+        "This hospital's budget for all studies together 4",
+        f"Charged at this hospital, repeated attempts included {guarantee(STUDY, None).planned:.4f}",
+        "Not a medical device",
+        "TRIPOD+AI",
+    ):
+        assert wanted in said, wanted
+
+
+def test_own_figures_stand_in_sections_that_say_that_they_stay(report):
+    _, page = report()
+    sections = re.findall(r'<section class="inside">.*?</section>', page, re.DOTALL)
+    inside, outside = "".join(sections), page
+    for section in sections:
+        outside = outside.replace(section, "")
+    assert len(sections) == page.count('class="stays"') >= 2
+    for own in ("whom training never saw", "a, shared", "records alone (", "The shared model: none of"):
+        assert own not in outside
+    assert "0.812" not in inside
+    assert "0.812" in outside
+
+
+def test_no_name_of_a_file_or_folder_is_in_it(report, hospital):
+    _, page = report()
+    assert "north.csv" not in page
+    assert str(hospital.parent) not in page
+
+
+def test_the_same_study_gives_the_same_files(report, hospital):
+    _, first = report()
+    kept = (hospital.parent / "made" / "tiny.pdf").read_bytes()
+    (hospital.parent / "made").rename(hospital.parent / "before")
+    assert report()[1] == first
+    assert (hospital.parent / "made" / "tiny.pdf").read_bytes() == kept
+
+
+def test_a_forecast_of_this_study_is_shown_and_another_refused(report, hospital):
+    one = {"middle": 0.8, "low": 0.7, "high": 0.9}
+    rows = [{"effect": 0.85, "mean": one, "worst": one, "plain_mean": one, "alone": one}]
+    forecast = {"figure": "auc", "draws": 24, "rows": rows, "sentences": ["It may gain nothing."]}
+    path = hospital.parent / "plan.json"
+    path.write_text(json.dumps({"digest": "ab" * 32, "forecast": forecast}))
+    done, page = report("--forecast", str(path))
+    assert (done.exit_code, page) == (1, "")
+    assert "forecasts another study" in str(done.exception)
+    path.write_text(json.dumps({"digest": STUDY.digest, "forecast": forecast}))
+    assert "It may gain nothing." in report("--forecast", str(path))[1]
+
+
+def test_without_records_there_is_a_report_that_says_why_and_may_go_out(report, hospital):
+    write_yaml(hospital, yaml.safe_load(hospital.read_text()) | {"data": {}})
+    done, page = report()
+    assert done.exit_code == 0
+    assert "It has no figures of this hospital's own: agent.yaml names no data" in done.stderr
+    assert "stays inside" not in text_of(page)
+    assert "Not measured: agent.yaml names no data" in text_of(page)
+    assert 'class="inside"' not in page
+
+
+def test_a_broken_file_of_records_is_told_too(report, hospital):
+    (hospital.parent / "north.csv").write_text("patient,group\n1,a\n")
+    done, page = report()
+    assert done.exit_code == 0
+    assert "Not measured" in text_of(page)
+    assert "It has no figures of this hospital's own" in done.stderr
+
+
+def test_a_study_that_runs_or_has_no_model_has_no_report(report, hospital):
+    state = State(hospital.parent / "state")
+    folder = state.study_folder(STUDY.digest)
+    state.commit(STUDY.digest, 1)
+    state.close()
+    done, _ = report()
+    assert "no finished round of this study" in str(done.exception)
+    random_model(STUDY).save(folder / "model-1.safetensors")
+    done, page = report()
+    assert (done.exit_code, page) == (1, "")
+    assert "is in round 1 of 2; a report is of a finished study" in str(done.exception)
+
+
+def test_nothing_is_overwritten(report, hospital):
+    report()
+    before = (hospital.parent / "made" / "tiny.html").read_bytes()
+    done, _ = report()
+    assert done.exit_code == 1
+    assert "never overwritten; give a new folder" in str(done.exception)
+    assert (hospital.parent / "made" / "tiny.html").read_bytes() == before
+
+
+def test_a_removed_personal_model_is_not_looked_for(report, hospital):
+    _, page = report()
+    assert "a, personal" in text_of(page)
+    (hospital.parent / "made").rename(hospital.parent / "before")
+    state = State(hospital.parent / "state")
+    state.finish(STUDY.digest, "finished", date(2026, 1, 1))
+    state.begin_removal(Ending(STUDY.digest, date(2026, 1, 1), removed=date(2026, 2, 1)))
+    state.close()
+    assert "a, personal" not in text_of(report()[1])
