@@ -46,6 +46,15 @@ BENCHES: Final = (
         "10 minutes",
     ),
     Bench(
+        "clip",
+        "bench.accuracy.clip",
+        "The outcome-blind clip beside the clip by a term's own length: risks of a rare column, AUC, R^2, diabetes-130",
+        "20 minutes",
+        (),
+        _ONE_CORE,
+        reads=True,
+    ),
+    Bench(
         "encoder-pays",
         "bench.accuracy.encoder_pays",
         "Raw inputs, random features and a trained encoder at three sizes",

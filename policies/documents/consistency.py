@@ -257,6 +257,11 @@ def _linear_encoder(study: StudyFields) -> Iterator[BrokenRule]:
 
 def _beside(study: StudyFields) -> Iterator[BrokenRule]:
     model, reads = study.model, study.head_inputs
+    yield from _if(
+        model.input_scale != "even" and not (model.encoder in {"raw", "linear"} or model.skip),
+        "model.input_scale",
+        "no head reads inputs; leave model.input_scale out, set model.skip to true, or model.encoder to raw",
+    )
     if not (model.skip or model.random_features):
         return
     raw = model.encoder == "raw"
@@ -331,6 +336,11 @@ def _recipe(study: StudyFields) -> Iterator[BrokenRule]:
         heads.clip != 1 and recipe.local_heads,
         "heads.clip",
         f"recipe {recipe.name} clips no record's term; leave heads.clip out",
+    )
+    yield from _if(
+        heads.clip_by != "own" and recipe.local_heads,
+        "heads.clip_by",
+        f"recipe {recipe.name} clips no record's term; leave heads.clip_by out",
     )
     yield from _if(
         recipe.one_head and heads.domain_rounds > 0,
@@ -507,6 +517,7 @@ def _algorithm_2(study: StudyFields) -> Iterator[BrokenRule]:
             ),
         ),
         (heads.clip != 1, "heads.clip would change the closed form; leave it out"),
+        (heads.clip_by != "own", "heads.clip_by would change the closed form; leave it out"),
         (
             encoder.steps != 1,
             f"encoder.steps is {encoder.steps}; make it 1, because every step is followed by a QR",

@@ -176,6 +176,16 @@ def _clip(known: DraftFacts) -> float:
     return 1.0 if known.patients >= MANY_PATIENTS and known.is_hierarchical else 0.5
 
 
+def _clip_by(known: DraftFacts) -> str:
+    """By the worst outcome where it costs nothing (docs/design/heads.md, "Clip")."""
+    sums = known["recipe"] in {None, "second-order"}
+    return "worst" if known["heads.clip"] == 1.0 and sums else "own"
+
+
+def _input_scale(known: DraftFacts) -> str:
+    return "counted" if known["model.encoder"] == "raw" or known["model.skip"] is True else "even"
+
+
 def _calibration(known: DraftFacts) -> str:
     return "none" if known["model.bias"] is False else "pooled"
 
@@ -245,11 +255,13 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("model.hidden", lambda _: []),
     ("model.representation", _representation),
     ("model.start", _start),
+    ("model.input_scale", _input_scale),
     ("model.seed", lambda _: 1),
     ("heads.solver", _solver),
     ("heads.pooled_rounds", _pooled_rounds),
     ("heads.domain_rounds", _domain_rounds),
     ("heads.clip", _clip),
+    ("heads.clip_by", _clip_by),
     ("heads.max_step", lambda _: 30.0),
     ("heads.domain_noise", lambda _: 1.0),
     ("heads.pooled_noise", _pooled_noise),

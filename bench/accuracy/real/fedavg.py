@@ -36,7 +36,7 @@ class FedAvgRecipe:
 
     def risks(self, study: Study, cohorts: Cohorts, *, seed: int) -> list[Floats]:
         """Train, and predict each part of the test records. The same seed draws the same noise."""
-        scale = raw_scale(study.data)
+        scale = raw_scale(study.data, study.model.input_scale)
         if self.epsilon is None:
             plan, noise = replace(self.plan, clip=math.inf), 0.0
         else:

@@ -87,7 +87,7 @@ class ClientDraws:
 def model_of(shared: SharedModel) -> LinearModel:
     """Representation and heads in the experiment's units."""
     matrix = shared.encoder.astype(np.float64).reshape(WIDTH, INPUTS).T
-    return LinearModel(matrix, shared.heads / raw_scale(shared.study.data))
+    return LinearModel(matrix, shared.heads / raw_scale(shared.study.data, shared.study.model.input_scale))
 
 
 def _records(inputs: Floats, responses: Floats, domains: Any) -> Records:

@@ -114,6 +114,21 @@ class HeadPlan(Closed):
     1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
     patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out
     too low, unless `calibration` corrects them."""
+    clip_by: Annotated[
+        Literal["own", "worst"],
+        About(
+            (
+                "whether a record's term is cut by its length or by the length under the outcome that would make it"
+                " longest, so that the cut does not depend on the outcome"
+            ),
+            comment="worst: by the length under the worst outcome, so that no outcome decides how much is cut",
+            change="coefficients are to be read, or a rare yes/no column matters: `worst`, with `clip: 1`",
+            since="0.7",
+        ),
+    ] = "own"
+    """own: by the term's own length, which is long where the outcome was a surprise, so that the ill of a rare outcome
+    count less and coefficients of long one-sided columns are biased. worst: by the largest length that the term would
+    have under any outcome; terms only get shorter, and what is cut follows from the inputs alone."""
     calibration: Annotated[
         Literal["none", "pooled", "domain"],
         About(

@@ -102,6 +102,22 @@ class Model(Closed):
     ] = 0
     """Public random features of the inputs, which heads read after the inputs themselves: cosines of random directions,
     made from `seed` and never trained. With `encoder: raw` or `skip`."""
+    input_scale: Annotated[
+        Literal["even", "counted"],
+        About(
+            (
+                "the public number by which inputs that heads read are divided: even takes each number for a fifth of"
+                " its bound; counted takes one from 0 to 1 for the yes or no that it is, and each input for absence for"
+                " a fifth"
+            ),
+            comment="counted: numbers from 0 to 1 count as yes or no in what raw inputs are divided by",
+            change="new studies with `encoder: raw`: `counted`",
+            since="0.7",
+        ),
+    ] = "even"
+    """What raw inputs are divided by, so that their norm is about 1. even: each number adds 1/5 to the square. counted:
+    a number from 0 to 1, which is nearly always a yes or no, adds 1, and each input that says a number is absent
+    1/5."""
     bias: Annotated[
         bool,
         About(

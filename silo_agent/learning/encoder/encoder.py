@@ -53,7 +53,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.representation = model.representation
         self.stochastic = stochastic
-        self.scale = raw_scale(data) if model.encoder in {"raw", "linear"} else None
+        self.scale = raw_scale(data, model.input_scale) if model.encoder in {"raw", "linear"} else None
         """What raw inputs, or their linear map, are divided by; None if there is a network."""
         self.beside = Beside(model, data)
         self.draws = torch.from_numpy(public_draws(model.seed, model.samples, model.representation))

@@ -12,29 +12,44 @@ about `SPREAD` between two records.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policies.documents.study import CategoryFeature, DataSchema, Model
+from policies.documents.study import CategoryFeature, DataSchema, Feature, Model
 
 SPREAD: Final = 1.0
 """Deviation of W'x, about. Measured: docs/design/heads.md, "What a head
 reads"."""
+_OF_NUMBER: Final = 0.2
+"""About the mean square of a number's input."""
 _STREAM: Final = 0x52414E44
 """Keeps these directions apart from the encoder's first weights, which come from the same seed."""
 
 
-def raw_scale(data: DataSchema) -> float:
+def raw_scale(data: DataSchema, input_scale: Literal["even", "counted"]) -> float:
     """What inputs are divided by: about their norm.
 
     A category has one input that is 1. A number in [-1, 1] has a mean square of about 1/5: hardly any column fills its
-    public range evenly, and a scale that is a little too small costs less than one that is too large.
+    public range evenly, and a scale that is a little too small costs less than one that is too large. If they are
+    "counted", a number from 0 to 1 is a yes or no, whose input is 1 or -1, and an input for absence counts 1/5: one
+    cell in five is missing.
     """
-    categories = sum(isinstance(feature, CategoryFeature) for feature in data.features)
-    return math.sqrt(categories + (len(data.features) - categories) / 5.0)
+    counted = input_scale == "counted"
+    return math.sqrt(math.fsum(_square(feature, counted=counted) for feature in data.features))
+
+
+def _square(feature: Feature, *, counted: bool) -> float:
+    """About the square of what a feature adds to the inputs' norm."""
+    if isinstance(feature, CategoryFeature):
+        return 1.0
+    if not counted:
+        return _OF_NUMBER
+    absence = _OF_NUMBER if feature.fill is not None else 0.0
+    is_yes_or_no = (feature.minimum, feature.maximum) == (0.0, 1.0)
+    return absence + (1.0 if is_yes_or_no else _OF_NUMBER)
 
 
 def longest(data: DataSchema) -> float:
@@ -50,7 +65,8 @@ class Beside:
     """
 
     def __init__(self, model: Model, data: DataSchema) -> None:
-        self.scale = raw_scale(data) if model.skip else None
+        scale = raw_scale(data, model.input_scale)
+        self.scale = scale if model.skip else None
         """What the inputs are divided by; None if they do not stand beside the output."""
         self.random = model.random_features
         self.factor = math.sqrt(2.0 / self.random) if self.random else 0.0
@@ -58,7 +74,7 @@ class Beside:
         self.width = (data.inputs if model.skip else 0) + self.random
         inputs = 0.0 if self.scale is None else longest(data) / self.scale
         self.norm_bound = math.hypot(inputs, math.sqrt(2.0) if self.random else 0.0)
-        weight, bias = _directions(model.seed, data.inputs, self.random, SPREAD / raw_scale(data) if self.random else 0)
+        weight, bias = _directions(model.seed, data.inputs, self.random, SPREAD / scale if self.random else 0)
         self.weight = torch.from_numpy(weight.astype(np.float32))
         self.bias = torch.from_numpy(bias.astype(np.float32))
 

@@ -10,6 +10,7 @@ defines a record's terms, and proves that their packed form has norm at most 1. 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -26,6 +27,14 @@ _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a head with several rows (32 MiB of float64)."""
 
 
+@dataclass(frozen=True)
+class _Clip:
+    """How long a term may be, and whether its length is taken whatever the outcome is."""
+
+    length: float
+    blind: bool
+
+
 def second_order_sums(
     features: torch.Tensor,
     labels: NDArray[np.int64],
@@ -36,6 +45,7 @@ def second_order_sums(
     family: Family,
     pooled: bool,
     clip: float = 1.0,
+    blind: bool = False,
     slack: float = 0.0,
     frame: NDArray[np.float64] | None = None,
     norm_bound: float = 1.0,
@@ -48,11 +58,12 @@ def second_order_sums(
     its weight, `weights` (n,) as in `Records.weights`. A domain without records gives zeros.
 
     With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose norm is still at most 1.
-    Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack` (`rounding_slack`): every
-    term is divided by 1 + slack, to make room for the rounding of sums. A term alone is no longer than its weight as it
-    is. With a `frame` A, a symmetric (K, K), the terms are those of A z, clipped there, and the sums are A H A and A g;
-    the logits stay w z. A record whose logits overflow under these heads enters as zero. Raises ValueError if the heads
-    do not fit.
+    If it is `blind`, ||v|| is taken under the outcome that would make v longest, so no weight depends on an outcome
+    (docs/design/heads.md, "Clip"). Both sums are then in units of tau, which leaves Newton's step unchanged; so does
+    `slack` (`rounding_slack`): every term is divided by 1 + slack, to make room for the rounding of sums. A term alone
+    is no longer than its weight as it is. With a `frame` A, a symmetric (K, K), the terms are those of A z, clipped
+    there, and the sums are A H A and A g; the logits stay w z. A record whose logits overflow under these heads enters
+    as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -69,7 +80,7 @@ def second_order_sums(
     across = None if frame is None else _tensor(frame, device)
     sums = _one_row_sums if family.form.logits == 1 else _many_row_sums
     hessian, gradient = sums(
-        family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=clip, frame=across
+        family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=_Clip(clip, blind), frame=across
     )
     return hessian.cpu().numpy(), gradient.cpu().numpy()
 
@@ -155,7 +166,7 @@ def _one_row_sums(
     *,
     weight: torch.Tensor,
     heads: torch.Tensor,
-    clip: float,
+    clip: _Clip,
     frame: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sums by block, `block` (n,), of a family with one logit; `heads` (D, K). All records are taken at once."""
@@ -180,7 +191,7 @@ def _many_row_sums(
     *,
     weight: torch.Tensor,
     heads: torch.Tensor,
-    clip: float,
+    clip: _Clip,
     frame: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same sums for a family with more logits, `heads` (D, R K), in bounded memory."""
@@ -207,16 +218,20 @@ def _clipped(
     z: torch.Tensor,
     weight: torch.Tensor,
     *,
-    clip: float,
+    clip: _Clip,
 ) -> torch.Tensor:
-    """Weights (n,) with which no record's packed term is longer than its weight, in units of `clip`.
+    """Weights (n,) with which no record's packed term is longer than its weight, in units of the clip.
 
-    The norm is made of squares alone, so its relative error is that of its roundings, and it is lengthened by more.
+    The norm is made of squares alone, so its relative error is that of its roundings, and it is lengthened by more. The
+    bound never rests on which outcome is the worst one: a record's own residual counts, too.
     """
-    squares = _by_row(z**2)[:, 0]
+    squares, errors = _by_row(z**2)[:, 0], (error**2).sum(dim=1)
+    if clip.blind:
+        worst = family.residual(expected, family.farthest(expected))
+        errors = torch.maximum(errors, (worst**2).sum(dim=1))
     curvature = family.hessian_factor * family.curvature_norm(expected)
-    norm = torch.sqrt((curvature * squares) ** 2 + (error**2).sum(dim=1) * squares / family.gradient_divisor**2)
-    return weight / (norm.clamp(min=clip) * _longer(error.shape[1] * z.shape[1]))
+    norm = torch.sqrt((curvature * squares) ** 2 + errors * squares / family.gradient_divisor**2)
+    return weight / (norm.clamp(min=clip.length) * _longer(error.shape[1] * z.shape[1]))
 
 
 def _longer(width: int) -> float:

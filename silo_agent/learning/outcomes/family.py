@@ -66,6 +66,10 @@ class Family(Protocol):
         """
         ...
 
+    def farthest(self, expected: ExpectedOutcomes) -> torch.Tensor:
+        """Labels (n,), int64, of the outcomes that would be furthest from what is expected: the longest residuals."""
+        ...
+
     def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """||S||_F (n,), where S is the loss's second derivative by the logits, or a bound on it from above."""
         ...

@@ -64,6 +64,10 @@ class Categorical:
         classes = torch.arange(expected.mean.shape[1], device=labels.device)
         return torch.where(labels[:, None] == classes, -expected.rest, expected.mean)
 
+    def farthest(self, expected: ExpectedOutcomes) -> torch.Tensor:
+        """The least probable class: ||p - y||^2 = 1 + sum p^2 - 2 p_y."""
+        return expected.mean.argmin(dim=1)
+
     def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """||diag(p) - p p'||_F, a sum of the squares of all entries. The diagonal is p times what the others have."""
         squares = expected.mean**2

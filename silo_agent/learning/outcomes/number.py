@@ -68,6 +68,10 @@ class Squared:
         """The residual m - t. One rounding: t lies on a grid of float64."""
         return expected.mean - _targets(labels, expected.mean)[:, None]
 
+    def farthest(self, expected: ExpectedOutcomes) -> torch.Tensor:
+        """The end of the public range that is further away."""
+        return torch.where(expected.mean[:, 0] > 0.0, 0, TARGET_STEPS)
+
     def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """The norm of S, which is 1."""
         return torch.ones_like(expected.mean[:, 0])

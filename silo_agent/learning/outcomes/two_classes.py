@@ -70,6 +70,10 @@ class Bernoulli:
         """The residual p - y."""
         return torch.where((labels == 1)[:, None], -expected.rest, expected.mean)
 
+    def farthest(self, expected: ExpectedOutcomes) -> torch.Tensor:
+        """The less probable class."""
+        return (expected.mean <= expected.rest)[:, 0].to(torch.int64)
+
     def curvature_norm(self, expected: ExpectedOutcomes) -> torch.Tensor:
         """The norm of S, which is p (1 - p)."""
         return (expected.mean * expected.rest)[:, 0]

@@ -67,6 +67,7 @@ def _removed(
         family=family,
         pooled=False,
         clip=clip,
+        blind=study.heads.clip_by == "worst",
         frame=then.frame,
         norm_bound=encoder.norm_bound,
     )

@@ -64,7 +64,7 @@ class Heads:
         if setting.study.composition.local_heads:
             return local_heads.statistic(setting, cohort, place, model, rehearsed=strict)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
-        most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
+        most, plan = setting.study.privacy.max_patients, setting.study.heads
         slack = rounding_slack(most, together + blocks, model.heads.shape[1])
         pooled = shapes.is_pooled(setting.study, place.round)
         evidence = None if pooled or not len(model.evidence) else model.gathered
@@ -80,7 +80,8 @@ class Heads:
                 model.heads,
                 family=family,
                 pooled=pooled,
-                clip=clip,
+                clip=plan.clip,
+                blind=plan.clip_by == "worst",
                 slack=slack,
                 frame=None if evidence is None else evidence.frame,
                 norm_bound=encoder.norm_bound,

@@ -111,6 +111,7 @@ FEDERATED = {
         (RAW | {"model.start": "hadamard"}, "model.start is about the weights of layers; leave it out"),
         (RAW | {"model.skip": True}, "with model.encoder raw the heads read them anyway; leave it out"),
         ({"model.random_features": 8}, "set model.skip to true, or model.encoder to raw"),
+        ({"model.input_scale": "counted"}, "no head reads inputs; leave model.input_scale out"),
         (SCANS | {"model.skip": True}, "data.features is empty"),
         (SCANS | {"model.random_features": 8}, "to raw; data.features is empty"),
         ({"model.skip": True, "model.representation": 256, "model.random_features": 256}, "a head reads 517 values"),
@@ -243,6 +244,8 @@ def test_the_recipes_of_local_heads_are_for_public_data(make_study):
         assert make_study(public | {"recipe": recipe}).recipe == recipe
         with pytest.raises(ValidationError, match=r"leave heads\.clip out"):
             make_study(public | {"recipe": recipe, "heads.clip": 0.5})
+        with pytest.raises(ValidationError, match=r"leave heads\.clip_by out"):
+            make_study(public | {"recipe": recipe, "heads.clip_by": "worst"})
 
 
 NOTHING = {"privacy.mode": "none", **dict.fromkeys(UNNOISED, 0)}
@@ -267,6 +270,7 @@ def test_algorithm_2_is_told_all_that_it_leaves_no_room_for_at_once(make_study):
                 "model.gain": 2.0,
                 "model.skip": True,
                 "heads.clip": 0.5,
+                "heads.clip_by": "worst",
                 "encoder.steps": 3,
                 "encoder.sampling_rate": 0.5,
                 "encoder.momentum": 0.9,
@@ -282,6 +286,7 @@ def test_algorithm_2_is_told_all_that_it_leaves_no_room_for_at_once(make_study):
         "leave model.skip and model.random_features out",
         "data.label is classes, and heads in closed form need a number",
         "heads.clip would change the closed form",
+        "heads.clip_by would change the closed form",
         "encoder.steps is 3; make it 1",
         "encoder.sampling_rate is 0.5; make it 1",
         "encoder.momentum and encoder.schedule are not its own",

@@ -107,6 +107,27 @@ def test_rounds_clip_and_proportions_are_those_of_the_rule(draft, pooled, domain
     assert derived(**draft)["privacy"]["count_noise"] == pytest.approx((0.01 * spent) ** -0.5)
 
 
+@pytest.mark.parametrize(
+    ("draft", "clip_by"),
+    [
+        ({}, "own"),
+        ({"patients": (5000,)}, "worst"),
+        ({"patients": (5000,), "heads": {"clip": 0.9}}, "own"),
+        ({"heads": {"clip": 1.0}}, "worst"),
+        ({"heads": {"clip": 1.0, "clip_by": "own"}}, "own"),
+        ({"heads": {"clip_by": "worst"}}, "worst"),
+        (NUMBER, "own"),
+    ],
+)
+def test_the_outcome_blind_clip_is_the_default_where_it_costs_nothing(draft, clip_by):
+    assert derived(**draft)["heads"]["clip_by"] == clip_by
+
+
+@pytest.mark.parametrize(("inputs", "scale"), [(256, "counted"), (257, "even")])
+def test_inputs_that_heads_read_are_divided_by_what_they_are(inputs, scale):
+    assert derived(inputs=inputs)["model"]["input_scale"] == scale
+
+
 @pytest.mark.parametrize(("inputs", "encoder"), [(256, "raw"), (257, "mlp")])
 def test_heads_read_as_many_inputs_as_a_representation_may_have(inputs, encoder):
     assert derived(inputs=inputs)["model"]["encoder"] == encoder

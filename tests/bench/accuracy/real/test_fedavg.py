@@ -32,7 +32,7 @@ def test_without_noise_a_round_is_that_of_gradients_by_record(study, several):
     network = baselines._Network(study.model, study.data, domains if several else 1)
     trainer = baselines._Trainer(network, PLAN, 0.0, torch.Generator().manual_seed(0))
     slow = trainer.change(baselines.flatten(network), records)
-    own = Trainer(records, domains, several, raw_scale(study.data))
+    own = Trainer(records, domains, several, raw_scale(study.data, "even"))
     fast = own.change(np.zeros((len(own.counts), own.width)), PLAN, 0.0, np.random.default_rng(0))
     np.testing.assert_allclose(np.concatenate([fast[:, :-1].ravel(), fast[:, -1]]), slow, atol=1e-5)
     assert np.abs(fast).max() > 0.01

@@ -14,11 +14,12 @@ from policies.documents.study import NUMBER, DataSchema, DomainColumn, Label, Mo
 from policies.plan.families import form_of
 from silo_agent.data.records import record_weights
 from silo_agent.learning.encoder.encoder import build_encoder, features
-from silo_agent.learning.encoder.random_features import SPREAD, Beside
+from silo_agent.learning.encoder.random_features import SPREAD, Beside, raw_scale
 from silo_agent.learning.heads.evidence import mixed
 from silo_agent.learning.heads.hierarchical import CURVATURE
 from silo_agent.learning.heads.sums import pack, second_order_sums
 from silo_agent.learning.outcomes.registry import family_of
+from support.studies import tiny_study
 
 RAW = {"encoder": "raw", "hidden": ()}
 ALL_KINDS = [
@@ -59,6 +60,34 @@ def inputs(count, seed=0):
 @cache
 def network(**changes):
     return build_encoder(model(**changes), data(), stochastic=False)
+
+
+def test_inputs_are_divided_by_about_their_norm_and_counted_ones_as_what_they_are():
+    features = [
+        {"kind": "number", "column": "age", "minimum": 0, "maximum": 120},
+        {"kind": "number", "column": "smokes", "minimum": 0, "maximum": 1},
+        {"kind": "number", "column": "lactate", "minimum": 0, "maximum": 1.5, "fill": 1},
+        {"kind": "category", "column": "ward", "values": ["x", "y"], "optional": True},
+    ]
+    schema = tiny_study(data={"features": features}).data
+    assert raw_scale(schema, "even") == pytest.approx(math.sqrt(1 + 3 / 5))
+    assert raw_scale(schema, "counted") == pytest.approx(math.sqrt(1 + 1 + 3 / 5))
+
+
+@pytest.mark.parametrize("kind", ["raw", "skip", "random"])
+def test_every_place_that_divides_by_the_norm_follows_the_study(kind):
+    features = [{"kind": "number", "column": name, "minimum": 0, "maximum": 1} for name in ("one", "two")]
+    skip = {"skip": True, "random_features": 4 if kind == "random" else 0}
+    changes = {"encoder": "raw", "hidden": [], "representation": 2} if kind == "raw" else skip
+    found = {}
+    for way in ("even", "counted"):
+        untrained = {"encoder": {"rounds": 0}} if kind == "raw" else {}
+        study = tiny_study(data={"features": features}, model=changes | {"input_scale": way}, **untrained)
+        encoder = build_encoder(study.model, study.data, stochastic=False)
+        found[way] = encoder.scale if kind == "raw" else encoder.beside.scale
+        if kind == "random":
+            found[way] = 1.0 / float(np.abs(encoder.beside.weight.numpy()).max())
+    assert found["counted"] / found["even"] == pytest.approx(math.sqrt(2 / (2 / 5)))
 
 
 def test_a_head_reads_the_representation_then_the_inputs_then_the_random_features():

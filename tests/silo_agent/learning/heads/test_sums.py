@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from policies.documents.study import NUMBER
+from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import record_weights
 from silo_agent.learning.heads import sums as module
 from silo_agent.learning.heads.evidence import mixed
@@ -47,7 +48,7 @@ def family_for(phi, heads):
     return family_of(max(heads.shape[1] // (phi.shape[1] + 1), 2))
 
 
-def sums(phi, y, d, p, heads, *, pooled=False, clip=1.0):
+def sums(phi, y, d, p, heads, *, pooled=False, clip=1.0, blind=False):
     phi = np.asarray(phi, np.float64)
     return second_order_sums(
         torch.tensor(phi),
@@ -58,6 +59,7 @@ def sums(phi, y, d, p, heads, *, pooled=False, clip=1.0):
         family=family_for(phi, heads),
         pooled=pooled,
         clip=clip,
+        blind=blind,
     )
 
 
@@ -116,13 +118,92 @@ def test_removing_a_patient_changes_the_sum_by_this_patients_statistic_alone(see
     assert np.linalg.norm(whole - without) <= 1 + 1e-9
 
 
-@given(one_patient(), st.booleans(), st.floats(0.01, 1.0))
-def test_one_patient_moves_the_clipped_statistic_by_at_most_one(patient, pooled, clip):
+@given(one_patient(), st.booleans(), st.floats(0.01, 1.0), st.booleans())
+def test_one_patient_moves_the_clipped_statistic_by_at_most_one(patient, pooled, clip, blind):
     phi, y, d, heads = patient
     if pooled:
         heads = np.tile(heads[0], (M, 1))
-    vector = pack(*sums(phi, y, d, np.zeros(len(y)), heads, pooled=pooled, clip=clip))
+    vector = pack(*sums(phi, y, d, np.zeros(len(y)), heads, pooled=pooled, clip=clip, blind=blind))
     assert np.linalg.norm(vector) <= 1 + 1e-12
+
+
+LONG = 3.0
+"""Norm bound of features that are cut even at a clip of 1."""
+
+
+def long_sums(family, labels, *, seed, blind, clip=1.0, n=60):
+    """Sums of records that are longer than the clip, of any labels, and the records' weights in units of the clip."""
+    r = np.random.default_rng(seed)
+    phi, heads = r.uniform(-1.5, 1.5, (n, K)), r.normal(size=(1, family.form.logits * (K + 1)))
+    return second_order_sums(
+        torch.tensor(phi),
+        labels,
+        np.zeros(n, np.int64),
+        np.ones(n),
+        heads,
+        family=family,
+        pooled=True,
+        clip=clip,
+        blind=blind,
+        norm_bound=LONG,
+    )
+
+
+def any_labels(family, seed, n=60):
+    """Outcomes of all kinds, ends included."""
+    most = family.form.logits if family.form.logits > 1 else 2
+    if family == family_of(NUMBER):
+        return np.random.default_rng(seed).choice([0, TARGET_STEPS // 3, TARGET_STEPS], n)
+    return np.random.default_rng(seed).integers(0, most, n)
+
+
+@pytest.mark.parametrize("clip", [1.0, 0.3])
+@pytest.mark.parametrize("classes", [2, 3, 7, NUMBER])
+def test_what_an_outcome_blind_clip_cuts_does_not_depend_on_outcomes(classes, clip):
+    """The curvature is weighed as the gradient is. By a term's own length it differs with the outcomes."""
+    family = family_of(classes)
+    first, second = (any_labels(family, seed) for seed in (1, 2))
+    blind, again = (long_sums(family, y, seed=5, blind=True, clip=clip)[0] for y in (first, second))
+    np.testing.assert_array_equal(blind, again)
+    own, other = (long_sums(family, y, seed=5, blind=False, clip=clip)[0] for y in (first, second))
+    assert np.abs(own - other).max() > 1e-3
+    assert np.trace(blind[0]) < min(np.trace(own[0]), np.trace(other[0])), "terms only get shorter"
+
+
+@pytest.mark.parametrize("classes", [2, 3, NUMBER])
+def test_a_record_with_the_worst_outcome_is_cut_as_by_its_own_length(classes):
+    family = family_of(classes)
+    r = np.random.default_rng(5)
+    phi, heads = r.uniform(-1.5, 1.5, (60, K)), r.normal(size=(1, family.form.logits * (K + 1)))
+    rows = torch.tensor(heads.reshape(family.form.logits, K + 1))
+    z = torch.cat([torch.tensor(phi), torch.ones(60, 1, dtype=torch.float64)], dim=1)
+    labels = family.farthest(family.expected(z @ rows.T)).numpy()
+    blind, own = (long_sums(family, labels, seed=5, blind=way) for way in (True, False))
+    for one, other in zip(blind, own, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("blind", [True, False])
+def test_at_the_true_heads_an_outcome_blind_gradient_is_zero_in_the_mean(blind):
+    """Of a rare yes or no in a long column: the clip by a term's own length pulls its weight down."""
+    r = np.random.default_rng(0)
+    n = 200_000
+    x = np.column_stack([r.uniform(-2, 2, n), np.where(r.random(n) < 0.1, 2.0, -2.0)])
+    truth = np.array([[0.6, 0.0, -2.0]])
+    p = 1 / (1 + np.exp(-(x @ truth[0, :2] + truth[0, 2])))
+    _, gradient = second_order_sums(
+        torch.tensor(x),
+        (r.random(n) < p).astype(np.int64),
+        np.zeros(n, np.int64),
+        np.ones(n),
+        truth,
+        family=family_of(2),
+        pooled=True,
+        blind=blind,
+        norm_bound=LONG,
+    )
+    bias = np.abs(gradient[0]).max() / math.sqrt(n)
+    assert (bias < 2.0) == blind, bias
 
 
 @given(one_patient(), st.booleans(), st.floats(0.01, 1.0), st.floats(0, 0.99), st.floats(1e-3, 1e3))
@@ -348,13 +429,13 @@ def records_of_one_patient():
     )
 
 
-@given(records_of_one_patient(), st.booleans(), st.sampled_from([1.0, 0.6, 0.05]))
+@given(records_of_one_patient(), st.booleans(), st.sampled_from([1.0, 0.6, 0.05]), st.booleans())
 @settings(max_examples=300)
-def test_one_patient_moves_the_softmax_statistic_by_at_most_one(patient, pooled, clip):
+def test_one_patient_moves_the_softmax_statistic_by_at_most_one(patient, pooled, clip, blind):
     phi, y, d, heads, classes = patient
     if pooled:
         heads = np.tile(heads[0], (M, 1))
-    vector = pack(*sums(phi, y, d, np.zeros(len(y)), heads, pooled=pooled, clip=clip), classes)
+    vector = pack(*sums(phi, y, d, np.zeros(len(y)), heads, pooled=pooled, clip=clip, blind=blind), classes)
     assert np.linalg.norm(vector) <= 1 + 1e-12
 
 

@@ -116,3 +116,11 @@ def test_a_row_that_all_classes_share_is_taken_out_of_the_sums():
     h, g = family.centred(hessian, gradient)
     np.testing.assert_allclose(h, away @ hessian @ away, atol=1e-12)
     np.testing.assert_allclose(g, gradient @ away, atol=1e-12)
+
+
+def test_the_outcome_that_is_furthest_is_the_least_probable_class():
+    family = Categorical(4)
+    expected = family.expected(torch.tensor(np.random.default_rng(1).normal(size=(50, 4)) * 3))
+    longest = (family.residual(expected, family.farthest(expected)) ** 2).sum(dim=1)
+    every = [(family.residual(expected, torch.full((50,), label)) ** 2).sum(dim=1) for label in range(4)]
+    torch.testing.assert_close(longest, torch.stack(every).amax(dim=0), rtol=0, atol=0)

@@ -151,3 +151,10 @@ def test_the_largest_residual_reaches_the_bound_of_what_calibrates_so_no_more_wo
     expected = FAMILY.expected(torch.zeros(2, 1, dtype=torch.float64))
     norms = torch.linalg.vector_norm(FAMILY.intercept_terms(expected, largest), dim=1)
     np.testing.assert_allclose(norms, 1.0, rtol=1e-12)
+
+
+def test_the_outcome_that_is_furthest_is_the_end_of_the_range():
+    expected = FAMILY.expected(torch.tensor([[-5.0], [-0.5], [0.0], [0.5], [5.0]], dtype=torch.float64))
+    far = FAMILY.farthest(expected)
+    assert FAMILY.residual(expected, far)[:, 0].tolist() == [-2.0, -1.5, -1.0, 1.5, 2.0]
+    assert set(far.tolist()) == {0, TARGET_STEPS}

@@ -153,3 +153,13 @@ def test_between_the_open_bins_the_density_has_the_slope_of_the_neighbours():
     piled = family.claimed(edges, np.array([50.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 50.0]))
     assert 0.0 < piled[0, 0] < rows[0, 0] < 1 / (1 + math.exp(3.75)), "few who are nearly certain, or many"
     assert piled[-1, -1] == pytest.approx(1.0 - piled[0, 0])
+
+
+def test_the_outcome_that_is_furthest_is_the_less_probable_class():
+    family, logits = Bernoulli(), torch.tensor([[-3.0], [-0.1], [0.0], [0.1], [3.0]], dtype=torch.float64)
+    expected = family.expected(logits)
+    far = family.farthest(expected)
+    assert far.tolist() == [1, 1, 1, 0, 0]
+    longest = family.residual(expected, far).abs()
+    for label in (0, 1):
+        assert (longest >= family.residual(expected, torch.full((5,), label)).abs()).all()

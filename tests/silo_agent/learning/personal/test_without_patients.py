@@ -39,9 +39,12 @@ def run(study, silos):
     return models
 
 
-@pytest.mark.parametrize("calibration", ["none", pytest.param("pooled", marks=pytest.mark.slow)])
-def test_it_is_nearly_the_study_that_these_patients_did_not_join(calibration):
-    study = study_of(calibration=calibration)
+@pytest.mark.parametrize(
+    ("calibration", "clip_by"),
+    [("none", "own"), ("none", "worst"), pytest.param("pooled", "own", marks=pytest.mark.slow)],
+)
+def test_it_is_nearly_the_study_that_these_patients_did_not_join(calibration, clip_by):
+    study = study_of(calibration=calibration, clip_by=clip_by)
     silos = {name: records_of(seed) for seed, name in enumerate(study.silos)}
     models = run(study, silos)
     last = models[max(models)]
