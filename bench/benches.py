@@ -55,6 +55,14 @@ BENCHES: Final = (
         reads=True,
     ),
     Bench(
+        "coverage",
+        "bench.accuracy.coverage",
+        "Coverage of every published interval over 1,000 draws on three laws",
+        "10 minutes",
+        (),
+        _ONE_CORE,
+    ),
+    Bench(
         "encoder-pays",
         "bench.accuracy.encoder_pays",
         "Raw inputs, random features and a trained encoder at three sizes",

@@ -189,13 +189,17 @@ def judged(name: str, runs: Mapping[tuple[float, str], Sequence[ClippedRun]]) ->
     """What the outcome-blind clip costs at a clip of 1, and whether the rare patients' risks are right."""
     own, worst = runs[1.0, "own"], runs[1.0, "worst"]
     cost = Interval.of([one.mean - other.mean for one, other in zip(worst, own, strict=True)])
-    figures = [Criterion(f"{name}: clip 1 by worst less own", f"> -{WITHIN:g}", str(cost), cost.mean > -WITHIN)]
+    figures = [Criterion(f"{name}: clip 1 by worst less own", f"> -{WITHIN:g}", _told(cost), cost.mean > -WITHIN)]
     if not np.isnan(worst[0].ratio):
         found, before = (Interval.of([one.ratio for one in those]) for those in (worst, own))
-        text = f"{found} (own: {before})"
+        text = f"{_told(found)} (own: {_told(before)})"
         met = abs(found.mean - 1.0) <= NEAR
         figures.append(Criterion(f"{name}: rare patients, predicted over true", f"within {NEAR:g} of 1", text, met))
     return figures
+
+
+def _told(found: Interval) -> str:
+    return f"{found.mean:.4f} +- {found.half:.4f}"
 
 
 def real(data: Path, seeds: int, workers: int) -> list[Criterion]:
@@ -215,7 +219,7 @@ def real(data: Path, seeds: int, workers: int) -> list[Criterion]:
         ]
         cost = Interval.of([one.mean - other.mean for other, one in zip(*runs, strict=True)])
         name = f"diabetes-130, epsilon {epsilon:g}: clip 1 by worst less own"
-        figures.append(Criterion(name, f"> -{WITHIN:g}", str(cost), cost.mean > -WITHIN))
+        figures.append(Criterion(name, f"> -{WITHIN:g}", _told(cost), cost.mean > -WITHIN))
     return figures
 
 

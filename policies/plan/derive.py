@@ -38,6 +38,11 @@ RATE: Final = 0.2
 """Chance of a patient to take part in a step of a trained encoder. With a much smaller one the steps' noise would lie
 below 1, where sampling hides little, and the encoder would take more than its share."""
 
+_HELD_OUT: Final = 0.2
+"""Share of the patients that hospitals are expected to hold out."""
+_MANY_EVENTS, _FEW_EVENTS = 100, 30
+"""Held-out patients of the rarer class in a domain, from which on there are 20 bins, and below which 6."""
+
 
 @dataclass(frozen=True)
 class DraftFacts:
@@ -186,6 +191,18 @@ def _input_scale(known: DraftFacts) -> str:
     return "counted" if known["model.encoder"] == "raw" or known["model.skip"] is True else "even"
 
 
+def _bins(known: DraftFacts) -> int:
+    """As many as the held-out events of a domain bear: each bin's noise adds up (docs/design/evaluation.md, "Bins")."""
+    if not _is_binary(known):
+        return 10
+    stated = known["expected.prevalence"]
+    share = float(stated) if isinstance(stated, int | float) and 0.0 < stated < 1.0 else 0.5
+    events = round(_HELD_OUT * known.patients * min(share, 1.0 - share), 6)
+    if events >= _MANY_EVENTS * known.domains:
+        return 20
+    return 6 if events < _FEW_EVENTS * known.domains and events < 2 * _MANY_EVENTS else 10
+
+
 def _calibration(known: DraftFacts) -> str:
     return "none" if known["model.bias"] is False else "pooled"
 
@@ -273,7 +290,7 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("encoder.batch_size", _batch_size),
     ("encoder.learning_rate", lambda _: 0.5),
     ("encoder.noise", _encoder_noise),
-    ("evaluation.bins", lambda known: 20 if _is_binary(known) else 10),
+    ("evaluation.bins", _bins),
     ("evaluation.auc", lambda known: "fitted" if _is_binary(known) else "cells"),
     ("evaluation.together", lambda _: True),
     ("evaluation.noise", lambda _: 1.0),

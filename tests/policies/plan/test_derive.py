@@ -166,6 +166,33 @@ def test_the_calibration_takes_as_much_as_a_pooled_round_or_nothing(draft, calib
 
 
 @pytest.mark.parametrize(
+    ("patients", "prevalence", "bins"),
+    [
+        (2000, None, 20),
+        (1999, None, 10),
+        (10_000, 0.1, 20),
+        (10_000, 0.9, 20),
+        (9999, 0.1, 10),
+        (3000, 0.1, 10),
+        (2999, 0.1, 6),
+    ],
+)
+def test_there_are_as_many_bins_as_held_out_events_of_a_domain_bear(patients, prevalence, bins):
+    """A fifth is held out, of two domains; 100 patients of the rarer class in each for 20 bins, 30 for 10."""
+    each = (*[patients // 6] * 5, patients - 5 * (patients // 6))
+    assert derived(expected={"patients": each, "prevalence": prevalence})["evaluation"]["bins"] == bins
+
+
+def test_six_bins_are_for_studies_that_have_few_events_in_all():
+    """All patients together have figures, too, and six bins are too few for some hundreds of events."""
+    domain = {"column": "ward", "values": list(range(20)), "names": [f"w{i}" for i in range(20)]}
+    data = derived()["data"] | {"domain": [domain]}
+    few, many = ({"patients": [each], "prevalence": 0.1} for each in (1600, 1700))
+    assert derived(data=data, expected=few)["evaluation"]["bins"] == 6
+    assert derived(data=data, expected=many)["evaluation"]["bins"] == 10
+
+
+@pytest.mark.parametrize(
     ("label", "published", "auc", "bins"),
     [
         (None, ["auc", "calibration", "expected_observed"], "fitted", 20),

@@ -33,6 +33,14 @@ def test_what_was_asked():
     assert rows(study_sections.asked(guarded))["Attributes that are compared for fairness"] == ("sex",)
 
 
+def test_an_image_is_read_too():
+    image = {"column": "scan", "height": 16, "width": 24, "minimum": 0, "maximum": 255}
+    model = {"encoder": "cnn", "channels": [4]}
+    assert study_sections.predictors(tiny_study(data={"image": image}, model=model)).endswith(
+        "; an image of 16 x 24 pixels in column scan"
+    )
+
+
 def test_other_outcomes_have_no_threshold():
     assert study_sections.outcome(NUMBER.data.label) == "column days, a number from 1 to 30, on the scale log"
     assert study_sections.outcome(SEVERAL.data.label) == "column kind, 3 classes"
@@ -80,7 +88,9 @@ def test_without_noise_nothing_is_said_to_be_protected():
     assert said["Another hospital"][0] == "The sum over the hospitals that took part"
     assert said["Whoever gets the model"][1].startswith("Nothing: no noise was used")
     assert "No privacy budget" in study_sections.price(public).blocks[0].text
-    assert study_sections.headline(STUDY, public)[0].value == "none"
+    (none, *_), (epsilon, *_) = (study_sections.headline(STUDY, one) for one in (public, PRICE))
+    assert (none.value, none.aside) == ("none", "no noise: data declared public")
+    assert epsilon.aside == "at delta 1e-05, for every patient"
 
 
 def test_the_numbers_at_the_top():

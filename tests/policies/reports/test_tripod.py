@@ -51,6 +51,13 @@ def test_what_a_study_knows_is_filled():
     assert known["11"] == "A record with a missing cell is left out."
 
 
+def test_one_group_has_no_item_on_fairness_unless_attributes_are_compared():
+    one = {"domain": [{"column": "group", "values": ["a"], "names": ["a"]}]}
+    assert "14" not in filled(tiny_study(data=one))
+    guarded = {"protected": [{"column": "sex", "values": ["f", "m"], "names": ["f", "m"]}]}
+    assert "groups of sex inside" in filled(tiny_study(data=one | guarded))["14"]
+
+
 def test_without_figures_limits_or_guesses_these_items_are_the_authors():
     assert not {"10", "12e", "21", "23a", "23b", "26"} & set(filled(tiny_study()))
 
