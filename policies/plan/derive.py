@@ -42,6 +42,8 @@ _HELD_OUT: Final = 0.2
 """Share of the patients that hospitals are expected to hold out."""
 _MANY_EVENTS, _FEW_EVENTS = 100, 30
 """Held-out patients of the rarer class in a domain, from which on there are 20 bins, and below which 6."""
+_ENOUGH_FOR_R2: Final = 2000
+"""Held-out patients of a domain from which on an interval of R^2 says something."""
 
 
 @dataclass(frozen=True)
@@ -251,11 +253,12 @@ def _most_patients(known: DraftFacts) -> int:
     return min(10_000_000, next(power * digit for digit in (1, 2, 5, 10) if power * digit >= wanted))
 
 
-def _by_classes(two: list[str], more: list[str], number: list[str]) -> Callable[[DraftFacts], list[str]]:
-    def chosen(known: DraftFacts) -> list[str]:
-        return number if known.is_number else two if known.draft.data.label.count == BINARY else more
-
-    return chosen
+def _publish(known: DraftFacts) -> list[str]:
+    """What tells something: the R^2 of few patients has an interval that says nothing (docs/design/evaluation.md)."""
+    if known.is_number:
+        held_out = _HELD_OUT * known.patients
+        return ["mae", "r2" if held_out >= _ENOUGH_FOR_R2 * known.domains else "mean_error"]
+    return ["auc" if _is_binary(known) else "balanced_accuracy", *_RISKS]
 
 
 _RISKS: Final = ("calibration", "expected_observed")
@@ -263,7 +266,7 @@ Rule = Callable[[DraftFacts], Any]
 RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("version", lambda _: 1),
     ("min_silos", _least_silos),
-    ("publish", _by_classes(["auc", *_RISKS], ["balanced_accuracy", *_RISKS], ["mae", "r2"])),
+    ("publish", _publish),
     ("privacy.delta", _delta),
     ("privacy.mode", _mode),
     ("privacy.max_patients", _most_patients),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from typing import Final
 
@@ -17,6 +18,8 @@ _HELPS: Final = 0.01
 """Least gain for which a change is named."""
 _OFTEN: Final = 0.2
 """A chance that the study gains nothing above which it is told, whatever the middle draw says."""
+_SAYS_SOMETHING: Final = 0.5
+"""Width of an interval of R^2 up to which it says something."""
 NAMES: Final[dict[Figure, str]] = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
 
@@ -45,7 +48,19 @@ def sentences(study: Study, outlook: Forecast) -> list[str]:
             for row, text in zip(outlook.rows, told, strict=True)
             if text
         ]
-    return [text for text in told if text]
+    return [text for text in (*told, _vague(study, outlook)) if text]
+
+
+def _vague(study: Study, outlook: Forecast) -> str:
+    """Whether R^2 would be published with intervals that say next to nothing."""
+    widths = [row.width for row in outlook.rows]
+    if outlook.figure != "r2" or "r2" not in study.publish or any(width <= _SAYS_SOMETHING for width in widths):
+        return ""
+    known = [width for width in widths if not math.isnan(width)]
+    how = f"with 95 % intervals {min(known):.2f} wide" if known else "for no domain, as too few patients are held out"
+    return (
+        f"R2 would be published {how}, which says nothing: take r2 out of publish. mae says more of as many patients."
+    )
 
 
 def _sentence(study: Study, outlook: Forecast, row: Row) -> str:

@@ -48,7 +48,11 @@ def test_an_image_gets_an_encoder_that_is_trained():
 
 def test_a_number_is_solved_by_newton():
     found = derived(label={"column": "days", "minimum": 0, "maximum": 60})
-    assert (found["heads"]["solver"], found["heads"]["clip"], found["publish"]) == ("newton", 0.3, ["mae", "r2"])
+    assert (found["heads"]["solver"], found["heads"]["clip"], found["publish"]) == (
+        "newton",
+        0.3,
+        ["mae", "mean_error"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ def test_six_bins_are_for_studies_that_have_few_events_in_all():
             "cells",
             10,
         ),
-        (NUMBER["label"], ["mae", "r2"], "cells", 10),
+        (NUMBER["label"], ["mae", "mean_error"], "cells", 10),
     ],
 )
 def test_what_is_published_fits_the_outcome(label, published, auc, bins):
@@ -248,3 +252,10 @@ def test_one_domain_alone_has_no_rounds_of_its_own():
     one = [{"column": "sex", "values": [0], "names": ["f"]}]
     found = derived(data=dict(derived()["data"], domain=one), heads={"solver": "newton"})
     assert inside(found, "heads.domain_rounds") == (0,)
+
+
+@pytest.mark.parametrize(("patients", "second"), [(20_000, "r2"), (19_998, "mean_error")])
+def test_the_r2_of_few_patients_is_not_published(patients, second):
+    """A fifth of them are held out, of two domains; below 2,000 in each its interval says nothing."""
+    each = (*[patients // 6] * 5, patients - 5 * (patients // 6))
+    assert derived(label=NUMBER["label"], expected={"patients": each})["publish"] == ["mae", second]

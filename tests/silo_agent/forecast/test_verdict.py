@@ -8,6 +8,7 @@ from silo_agent.forecast import verdict
 from silo_agent.forecast.assumptions import asked_of
 from silo_agent.forecast.forecast import Forecast, ForecastInterval, Row, forecast
 from silo_agent.forecast.verdict import is_coin, is_no_gain, is_often_no_gain, sentences
+from support.studies import with_label
 
 
 def at(value, reach=0.01):
@@ -171,3 +172,24 @@ def test_each_figure_has_its_own_distance_from_a_coin(raw_study, monkeypatch, fi
     study = raw_study()
     (text,) = sentences(study, Forecast(figure, asked_of(study, patients=[100], effect=0.8), 4, (row(0.5),)))
     assert f"For {verdict.NAMES[figure]} {0.5 + worth:.2f} it takes about 16 times the patients" in text
+
+
+@pytest.mark.parametrize(
+    ("width", "publish", "told"),
+    [
+        (0.51, ["mae", "r2"], "R2 would be published with 95 % intervals 0.51 wide, which says nothing"),
+        (0.5, ["mae", "r2"], ""),
+        (
+            float("nan"),
+            ["r2"],
+            "R2 would be published for no domain, as too few patients are held out, which says nothing",
+        ),
+        (0.51, ["mae"], ""),
+    ],
+)
+def test_an_r2_whose_interval_says_nothing_is_not_to_be_published(width, publish, told):
+    label = {"column": "days", "minimum": 0, "maximum": 60}
+    study = with_label(label).model_copy(update={"publish": tuple(publish)})
+    own = dataclasses.replace(row(0.75), width=width)
+    found = sentences(study, Forecast("r2", asked_of(study, patients=[100], effect=0.8), 4, (own,)))
+    assert [text.partition(": take")[0] for text in found] == ([told] if told else [])
