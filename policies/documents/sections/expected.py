@@ -50,11 +50,13 @@ class Expected(Closed):
     effect: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         About(
-            "how well the features tell the outcome without noise; `null`: a common range",
+            "the AUC that publications report for such features, of patients whom the model had not seen, or that an"
+            " earlier study's charged release told (`plan --after`); never a look at private records; `null`: a common"
+            " range",
             comment="AUC, or R^2 of a number, without noise; null: a common range",
             unit="AUC, or R^2 of a number",
             change="comparable results were published",
-            question="Expected AUC, or R^2 of a number, without noise (empty: a common range)",
+            question="AUC, or R^2 of a number, that publications report for such features (empty: a common range)",
         ),
     ] = None
     """How well the features tell the outcome without noise: AUC for classes, R^2 for a number. None: a common range."""
