@@ -13,7 +13,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ _COLUMNS: Final = (
     "kind",
     "at",
     "study",
+    "study_name",
     "policy",
     "round",
     "attempt",
@@ -183,12 +184,16 @@ def recomputed(export: Export) -> float:
     return accountant.epsilon([cost for e in export.entries for cost in costs_of(e.event)], export.genesis.delta)
 
 
-def to_csv(export: Export) -> bytes:
-    """Return a CSV table with one line for each release, and one for each entry that releases nothing."""
+def to_csv(export: Export, names: Mapping[str, str] | None = None) -> bytes:
+    """Return a CSV table with one line for each release, and one for each entry that releases nothing.
+
+    `names` are those of studies by digest, as far as the silo knows them. The ledger itself has digests alone.
+    """
     out = io.StringIO()
     table = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")
     table.writeheader()
-    table.writerows(line for entry in export.entries for line in _lines(entry))
+    for line in (line for entry in export.entries for line in _lines(entry)):
+        table.writerow({**line, "study_name": _cell((names or {}).get(str(line.get("study", "")), ""))})
     return out.getvalue().encode()
 
 

@@ -199,7 +199,7 @@ def ledger_export(
         case ExportForm.JSON:
             content = to_json(made)
         case ExportForm.CSV:
-            content = to_csv(made)
+            content = to_csv(made, begun_names(StateFolder(settings.state)))
         case ExportForm.HTML:
             content = statement_page(made, summarise(genesis, entries), begun_names(StateFolder(settings.state)))
     beside = out.with_name(out.name + SUFFIX)

@@ -162,6 +162,15 @@ def test_the_table_has_every_release_and_no_formula():
     assert rows[4]["remark"].startswith(f"{NORTH}, A. Weber; covers 9 aaaa")
     assert rows[4]["epsilon_after"] == str(export.spent)
     assert rows[4]["hash"] == export.head.hash
+    assert {row["study_name"] for row in rows} == {""}
+
+
+def test_the_table_names_studies_as_the_silo_knows_them():
+    export = made(*EVENTS)
+    (debit,) = {entry.event.study for entry in export.entries if isinstance(entry.event, Debit)}
+    rows = list(csv.DictReader(io.StringIO(to_csv(export, {debit: "small", "other": "x"}).decode())))
+    assert [row["study_name"] for row in rows] == ["", "small", "small", "", ""]
+    assert [row["study"] for row in rows][1] == debit
 
 
 def test_a_recovery_without_costs_has_its_line_in_the_table():
