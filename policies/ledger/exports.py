@@ -295,7 +295,7 @@ def _cost(cost: Cost) -> dict[str, object]:
 
 def _cell(text: str) -> str:
     """Return the text in a form that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in "=+-@\t\r" else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def finite_or_word(epsilon: float) -> float | str:
