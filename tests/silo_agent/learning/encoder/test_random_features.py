@@ -67,11 +67,13 @@ def test_inputs_are_divided_by_about_their_norm_and_counted_ones_as_what_they_ar
         {"kind": "number", "column": "age", "minimum": 0, "maximum": 120},
         {"kind": "number", "column": "smokes", "minimum": 0, "maximum": 1},
         {"kind": "number", "column": "lactate", "minimum": 0, "maximum": 1.5, "fill": 1},
+        {"kind": "number", "column": "share", "minimum": 0, "maximum": 0.5},
+        {"kind": "number", "column": "score", "minimum": -1, "maximum": 1},
         {"kind": "category", "column": "ward", "values": ["x", "y"], "optional": True},
     ]
     schema = tiny_study(data={"features": features}).data
-    assert raw_scale(schema, "even") == pytest.approx(math.sqrt(1 + 3 / 5))
-    assert raw_scale(schema, "counted") == pytest.approx(math.sqrt(1 + 1 + 3 / 5))
+    assert raw_scale(schema, "even") == pytest.approx(math.sqrt(1 + 5 / 5))
+    assert raw_scale(schema, "counted") == pytest.approx(math.sqrt(1 + 1 + 5 / 5))
 
 
 @pytest.mark.parametrize("kind", ["raw", "skip", "random"])
