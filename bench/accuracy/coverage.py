@@ -24,8 +24,10 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from bench.table import Criterion, judge
+from policies.documents.study import BINARY
 from silo_agent.learning.figures.evaluation import Estimate, quality, results_from_histograms, score_histograms
-from silo_agent.learning.outcomes.two_classes import Bernoulli
+from silo_agent.learning.outcomes.family import OfClasses, is_of_classes
+from silo_agent.learning.outcomes.registry import family_of
 
 Floats = NDArray[np.float64]
 DRAWS: Final = 1000
@@ -90,7 +92,7 @@ def offset_of(law: CoverageLaw) -> float:
     return float(brentq(lambda offset: expit(logits + offset).mean() - PREVALENCE, -15, 5))
 
 
-def truth(law: CoverageLaw, offset: float, family: Bernoulli, bins: int) -> Mapping[str, float]:
+def truth(law: CoverageLaw, offset: float, family: OfClasses, bins: int) -> Mapping[str, float]:
     """Every figure of a million patients."""
     said, labels = patients(law, offset, np.random.default_rng(2), _MANY)
     found = quality(said, labels, bins, family)
@@ -99,9 +101,19 @@ def truth(law: CoverageLaw, offset: float, family: Bernoulli, bins: int) -> Mapp
     return {name: missed if name == "false_negatives" else getattr(found, name) for name in FIGURES}
 
 
+def two_classes() -> OfClasses:
+    """The family of two classes with the prevalence as its threshold."""
+    family = family_of(BINARY, PREVALENCE)
+    if not is_of_classes(family):
+        msg = "two classes have no family of classes"
+        raise TypeError(msg)
+    return family
+
+
 def covered(law: CoverageLaw, size: int, bins: int, draws: int) -> Mapping[str, CoverageCount]:
     """The draws of one law and size."""
-    family, offset, rng = Bernoulli(threshold=PREVALENCE), offset_of(law), np.random.default_rng([size, draws])
+    offset, rng = offset_of(law), np.random.default_rng([size, draws])
+    family = two_classes()
     true = truth(law, offset, family, bins)
     widths: dict[str, list[float]] = {name: [] for name in FIGURES}
     held = dict.fromkeys(FIGURES, 0)
