@@ -1,7 +1,7 @@
 """The operator's report of a finished study for a board: its document, who took part, its published figures.
 
 Guarantees: all of it follows from what the coordinator shows its operators, the study's document, and a forecast that
-was made before the study. Nothing of a hospital's own is in it, so it may be handed out.
+was made before the study. Nothing of a hospital's own is in it, not even why it left, so it may be handed out.
 """
 
 from __future__ import annotations
@@ -80,4 +80,4 @@ def figures_of(results: StudyResults) -> Sequence[PublishedFigure]:
 
 
 def _took_part(member: MemberStatus) -> TookPart:
-    return TookPart(member.silo, _STATES.get(member.state, member.state), member.why)
+    return TookPart(member.silo, _STATES.get(member.state, member.state))

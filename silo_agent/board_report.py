@@ -39,6 +39,7 @@ _SOURCE: Final = (
     "From the sums over the held-out patients of all hospitals. Each hospital sealed its share, and only the sum was"
     " opened."
 )
+_NOT_MEASURED: Final = "Not measured: no records of this study could be read here when the report was made."
 _MEASURES: Final = (("AUC", "auc"), ("Accuracy", "accuracy"), ("Expected / observed", "expected_observed"))
 _OF_NUMBERS: Final = (("Absolute error", "mae"), ("R²", "r2"), ("Mean error", "mean_error"))
 
@@ -48,8 +49,8 @@ class FinishedStudy:
     """What a report is made of.
 
     `took_part` names the hospitals of the last sum, and is empty if it is not known any more. `card` is the model
-    card's content. `evaluation` has this hospital's own figures; without it `why_not` says why there are none.
-    `budget` is this hospital's whole budget.
+    card's content. `evaluation` has this hospital's own figures, if its records can be read; why they cannot is not for
+    the report, because the reason may quote a cell. `budget` is this hospital's whole budget.
     """
 
     study: Study
@@ -59,7 +60,6 @@ class FinishedStudy:
     budget: float
     forecast: Mapping[str, Any] | None
     evaluation: ModelEvaluation | None
-    why_not: str = ""
 
 
 def report(found: FinishedStudy) -> BoardReport:
@@ -96,7 +96,7 @@ def _inside(found: FinishedStudy) -> Iterator[Section]:
     one = found.evaluation
     title = "How good it is for this hospital's own patients"
     if one is None:
-        yield Section(title, (Paragraph(f"Not measured: {found.why_not}"),))
+        yield Section(title, (Paragraph(_NOT_MEASURED),))
         return
     counted = one.patients
     whom = "all records of the file" if counted is None else f"{counted.held_out} held-out {counted.unit}s"

@@ -20,11 +20,10 @@ _MOST_NAMED: Final = 40
 
 @dataclass(frozen=True)
 class TookPart:
-    """One hospital, what it did, and why if it did not take part."""
+    """One hospital and what it did. Why it did not take part is between it and the operator."""
 
     silo: str
     what: str
-    why: str = ""
 
 
 def outcome(label: Label) -> str:
@@ -78,10 +77,8 @@ def who_took_part(study: Study, parties: Sequence[TookPart]) -> Section:
     needed = f"{len(study.silos)} hospitals were invited. Every sum holds at least {study.min_silos} of them."
     if not parties:
         return Section("Who took part", (Paragraph(f"{needed} They are {', '.join(study.silos)}."),))
-    why = any(one.why for one in parties)
-    rows = [(one.silo, one.what, one.why) if why else (one.silo, one.what) for one in parties]
-    heads = ("Hospital", "What it did", "Why") if why else ("Hospital", "What it did")
-    return Section("Who took part", (Paragraph(needed), grid(heads, rows)))
+    table = grid(("Hospital", "What it did"), [(one.silo, one.what) for one in parties])
+    return Section("Who took part", (Paragraph(needed), table))
 
 
 def protected(found: Guarantee) -> Section:

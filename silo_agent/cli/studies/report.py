@@ -63,7 +63,7 @@ def report(
     charged = charged_of(StateFolder(settings.state).ledger, digest)
     target = out or Path(f"{model.study.name}-report")
     with waiting("measuring the models, and writing the report"):
-        evaluation, why_not = _own(settings, state, digest, committed)
+        evaluation, fault = _own(settings, state, digest, committed)
         found = FinishedStudy(
             study=model.study,
             took_part=_of_last_sum(state, model.study),
@@ -72,19 +72,18 @@ def report(
             budget=load_policy(settings.policy).budget.epsilon,
             forecast=expected,
             evaluation=evaluation,
-            why_not=why_not,
         )
         written = write_folder(target, files(made(found), model.study.name))
     for file in written:
         typer.echo(str(file))
     if evaluation is None:
-        typer.echo(f"It has no figures of this hospital's own: {why_not}", err=True)
+        typer.echo(f"It has no figures of this hospital's own: {fault}", err=True)
     else:
         typer.echo("It has figures that are not noised: it stays inside this hospital.", err=True)
 
 
 def _own(settings: AgentConfig, state: State, digest: str, committed: int) -> tuple[ModelEvaluation | None, str]:
-    """This hospital's own figures of its held-out patients, or why there are none."""
+    """This hospital's own figures of its held-out patients, or why there are none: a text that may quote a cell."""
     from silo_agent.data.errors import DataError
     from silo_agent.models.evaluate import NoFileError, evaluate
 
@@ -94,7 +93,7 @@ def _own(settings: AgentConfig, state: State, digest: str, committed: int) -> tu
             state.study_folder(digest), committed, None, cohorts_of(settings), held_out=True, personal_kept=kept
         )
     except (NoFileError, DataError) as error:
-        return None, f"{error}."
+        return None, str(error)
     return found, ""
 
 

@@ -47,13 +47,11 @@ def test_other_outcomes_have_no_threshold():
     assert "A patient counts as ill" not in rows(study_sections.asked(SEVERAL))
 
 
-def test_who_took_part_is_told_with_reasons_if_there_are_any():
+def test_who_took_part_is_told():
     alone = study_sections.who_took_part(STUDY, ())
     assert alone.blocks[0].text.endswith("at least 3 of them. They are north, south, west.")
     plain = study_sections.who_took_part(STUDY, [TookPart("north", "took part")])
     assert rows(plain) == {"north": ("took part",)}
-    with_why = study_sections.who_took_part(STUDY, [TookPart("north", "left", "budget"), TookPart("west", "took part")])
-    assert rows(with_why) == {"north": ("left", "budget"), "west": ("took part", "")}
 
 
 def test_the_price_is_in_numbers_and_in_sentences():

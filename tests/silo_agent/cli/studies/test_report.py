@@ -145,16 +145,18 @@ def test_without_records_there_is_a_report_that_says_why_and_may_go_out(report, 
     assert done.exit_code == 0
     assert "It has no figures of this hospital's own: agent.yaml names no data" in done.stderr
     assert "stays inside" not in text_of(page)
-    assert "Not measured: agent.yaml names no data" in text_of(page)
+    assert "Not measured: no records of this study could be read here" in text_of(page)
     assert 'class="inside"' not in page
 
 
-def test_a_broken_file_of_records_is_told_too(report, hospital):
-    (hospital.parent / "north.csv").write_text("patient,group\n1,a\n")
+def test_what_is_wrong_with_the_records_is_told_to_who_asked_and_not_to_the_board(report, hospital):
+    """A fault quotes the cell, and such a report says of nothing that it stays inside."""
+    (hospital.parent / "north.csv").write_text("patient,group,age,lactate,ill\nann,a,secret-age,1,0\n")
     done, page = report()
     assert done.exit_code == 0
     assert "Not measured" in text_of(page)
-    assert "It has no figures of this hospital's own" in done.stderr
+    assert "secret-age" not in page
+    assert "secret-age" in done.stderr
 
 
 def test_a_study_that_runs_or_has_no_model_has_no_report(report, hospital):
