@@ -3,8 +3,10 @@
 import json
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import typst
 
 from policies.reports import paper
@@ -48,3 +50,17 @@ def test_equal_reports_give_equal_bytes():
 def test_drawings_are_told_to_who_cannot_see_them():
     said = plain(BLOB)
     assert len(re.findall(rb"/Alt\s*[(<]", said)) == 3
+
+
+@pytest.mark.parametrize(
+    "title", ["\u80ba\u304c\u3093", "\u0645\u0631\u0636", "\U0001f600", "a\u202eb", "tab\there", "bell\x07"]
+)
+def test_a_character_that_no_font_has_costs_no_report(title):
+    blob = pdf(replace(WHOLE, title=title))
+    assert blob.startswith(b"%PDF-")
+    assert b"/MarkInfo" in plain(blob)
+
+
+def test_what_is_no_character_at_all_is_an_error_and_no_broken_file():
+    with pytest.raises(typst.TypstError):
+        pdf(replace(WHOLE, title="\ud800"))
