@@ -17,23 +17,22 @@ import typst
 from policies.reports.blocks import BoardReport
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
-_Standards = list[Literal["ua-1"]]
 
 
 def pdf(report: BoardReport) -> bytes:
     """The document."""
     content = json.dumps(report.plain(), allow_nan=False)
     try:
-        return _typeset(content, ["ua-1"])
+        return _typeset(content, "ua-1")
     except typst.TypstError:
-        return _typeset(content, [])
+        return _typeset(content, None)
 
 
-def _typeset(content: str, standards: _Standards) -> bytes:
+def _typeset(content: str, standard: Literal["ua-1"] | None) -> bytes:
     return typst.compile(
         _TEMPLATES / "paper.typ",
         root=_TEMPLATES,
         format="pdf",
         sys_inputs={"report": content},
-        pdf_standards=standards,
+        pdf_standards=standard,
     )
