@@ -10,6 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from policies.documents.study import Study
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.release import plan
 from policies.reports.guarantee import guarantee
@@ -20,7 +21,7 @@ from support.ledgers import NORTH
 from support.local_federation import write_patients
 from support.models import random_alone, random_model, random_personal
 from support.small_cohort import policy_document, write_yaml
-from support.studies import tiny_study
+from support.studies import tiny_study, with_label
 
 STUDY = tiny_study(purpose="A <b> purpose.")
 SOUTH_TOO = ("north", "south")
@@ -197,3 +198,29 @@ def test_a_removed_personal_model_is_not_looked_for(report, hospital):
     state.begin_removal(Ending(STUDY.digest, date(2026, 1, 1), removed=date(2026, 2, 1)))
     state.close()
     assert "a, personal" not in text_of(report()[1])
+
+
+@pytest.mark.parametrize(
+    ("label", "metric", "said"),
+    [
+        ({"column": "kind", "classes": [[1], [2], [3]]}, "balanced_accuracy", "column kind, 3 classes"),
+        ({"column": "days", "minimum": 0, "maximum": 60}, "mae", "column days, a number from 0 to 60"),
+    ],
+)
+def test_other_outcomes_have_a_report_too(hospital, label, metric, said):
+    study = Study.model_validate(with_label(label).model_dump(mode="json") | {"name": "other"})
+    state = State(hospital.parent / "state")
+    state.add_study(study.digest, study.canonical())
+    state.commit(study.digest, study.rounds)
+    folder = state.study_folder(study.digest)
+    state.close()
+    random_model(study).save(folder / f"model-{study.rounds}.safetensors")
+    results = {"study": study.digest, "domains": ["a", "b"], "by_domain": [{metric: ESTIMATE}, {metric: ESTIMATE}]}
+    (folder / "results.json").write_text(json.dumps(results))
+    out = hospital.parent / "made"
+    done = CliRunner().invoke(main.app, ["report", "other", "--out", str(out), "-c", str(hospital)])
+    assert done.exit_code == 0, done.exception
+    page = text_of((out / "other.html").read_text())
+    assert said in page
+    assert "0.812 0.700 to 0.900" in page
+    assert "counts as ill" not in page
