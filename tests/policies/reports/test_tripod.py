@@ -43,7 +43,7 @@ def test_what_a_study_knows_is_filled():
     assert "north, south, west" in known["5a"]
     assert "patients who train: 1,000" in known["10"]
     assert "From 0.25 on a patient counts as ill" in known["15"]
-    assert STUDY.digest in known["18c"]
+    assert f"{STUDY.digest[:16]}..., stands whole at the end" in known["18c"]
     assert known["18f"].startswith("FedWard 9.9")
     assert known["12e"].startswith("auc, patients, from noised sums")
     assert known["21"].startswith("Held out, by noised counts: a about 40.")
