@@ -114,8 +114,8 @@ def filled(
         "13": "Nothing is drawn anew or weighed by class.",
         "15": _output(study),
         "16": "The same hospitals, times and rules: a hash of the identifier alone decides who is held out.",
-        "18c": f"The study's document, fixed and signed for before training; its SHA-256, {study.digest[:16]}..., stands"
-        " whole at the end of this report.",
+        "18c": f"The study's document, fixed and signed for before training; its SHA-256, {study.digest[:16]}...,"
+        " stands whole at the end of this report.",
         "18e": "No record leaves a hospital.",
         "18f": f"FedWard {version}, Apache-2.0.",
         "22": "The exported model with its card (`fedward-silo export`).",
