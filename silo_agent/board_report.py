@@ -99,8 +99,10 @@ def _inside(found: FinishedStudy) -> Iterator[Section]:
         yield Section(title, (Paragraph(_NOT_MEASURED),))
         return
     counted = one.patients
-    whom = "all records of the file" if counted is None else f"{counted.held_out} held-out {counted.unit}s"
-    blocks: list[Block] = [Paragraph(f"Exact figures of {whom}, whom training never saw."), *_quality(one)]
+    whom = "all records of the file, also of those who trained"
+    if counted is not None:
+        whom = f"{counted.held_out} held-out {counted.unit}s, whom training never saw"
+    blocks: list[Block] = [Paragraph(f"Exact figures of {whom}."), *_quality(one)]
     if one.choice is not None:
         blocks.append(Paragraph(f"This hospital predicts with the model called {one.choice}: {one.why}."))
     yield Section(title, tuple(blocks), inside=True)

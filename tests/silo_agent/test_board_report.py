@@ -69,6 +69,11 @@ def test_own_quality_is_exact_and_has_intervals_where_there_are_any():
     ]
 
 
+def test_records_that_do_not_say_whose_they_are_are_not_said_to_be_held_out():
+    (found,) = inside(patients=None).values()
+    assert found[0].text == "Exact figures of all records of the file, also of those who trained."
+
+
 def test_own_models_stand_below_the_shared_one_and_the_chosen_is_named():
     own = {"personal": (QUALITY,) * 2, "personal_intervals": (NO_SPREAD,) * 2}
     more = {"chosen": (QUALITY,) * 2, "chosen_intervals": (NO_SPREAD,) * 2, "choice": "mixed", "why": "it is better"}
