@@ -14,6 +14,7 @@ __all__ = [
     "note_sizes",
     "person_periods",
     "quorum",
+    "rare_columns",
     "release",
     "shapes",
     "terms",

@@ -29,7 +29,7 @@ from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.exports import finite_or_word
 from policies.ledger.ledger import read_history
-from policies.plan import grids, memory, person_periods, quorum
+from policies.plan import grids, memory, person_periods, quorum, rare_columns
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -126,6 +126,7 @@ def plan(
         document = document_of(study, prices, standing, advice, objections) | {
             "sums": _sums(study, refused),
             "time_at_risk": list(person_periods.time_at_risk(study)),
+            "cut_by_outcome": list(rare_columns.cut_by_outcome(study)),
         }
         if worth is not None:
             document["forecast"] = forecasts.document(study, worth, known)
@@ -134,8 +135,7 @@ def plan(
         show_prices(study, prices, standing)
         typer.echo("\n".join([*_advice_lines(study, advice, objections), ""]), nl=False)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
-        if (warning := person_periods.warning(study)) is not None:
-            typer.echo(warning)
+        typer.echo("\n".join(_warnings(study)), nl=bool(_warnings(study)))
         if worth is not None:
             forecasts.show(study, worth, known)
         elif forecast:
@@ -164,6 +164,11 @@ def _sums(study: Study, refused: Refused | None) -> dict[str, object]:
         "may_be_missing": quorum.spare(study),
         "refused": None if refused is None else refused.text,
     }
+
+
+def _warnings(study: Study) -> list[str]:
+    """What the author should look at, a paragraph each."""
+    return [text for text in (person_periods.warning(study), rare_columns.warning(study)) if text is not None]
 
 
 def _missing(study: Study) -> str:

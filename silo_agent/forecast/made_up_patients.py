@@ -88,7 +88,7 @@ class _Column:
                 code = np.where(gone, len(feature.values), code)
             shown[np.arange(len(score)), code] = 1.0
             return shown
-        if (feature.minimum, feature.maximum, feature.scale) == (0, 1, "linear"):
+        if feature.is_yes_or_no:
             shown[:, 0] = np.where(score > self.cuts[0], 1.0, -1.0)
         else:
             own = (np.exp(_SKEW * score) - math.exp(_SKEW**2 / 2)) / _LOGNORMAL if self.skewed else score

@@ -163,6 +163,11 @@ class NumericFeature(Closed):
         """Number of model inputs: the value, and an indicator of absence if a public fill value is given."""
         return 1 if self.fill is None else 2
 
+    @property
+    def is_yes_or_no(self) -> bool:
+        """Whether the number is taken for a yes or no: its range is 0 to 1."""
+        return (self.minimum, self.maximum, self.scale) == (0.0, 1.0, "linear")
+
 
 class CategoryFeature(Closed):
     """One of the listed codes. It enters the model one-hot. With `optional`, absence is one more category."""

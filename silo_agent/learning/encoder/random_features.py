@@ -48,8 +48,7 @@ def _square(feature: Feature, *, counted: bool) -> float:
     if not counted:
         return _OF_NUMBER
     absence = _OF_NUMBER if feature.fill is not None else 0.0
-    is_yes_or_no = (feature.minimum, feature.maximum) == (0.0, 1.0)
-    return absence + (1.0 if is_yes_or_no else _OF_NUMBER)
+    return absence + (1.0 if feature.is_yes_or_no else _OF_NUMBER)
 
 
 def longest(data: DataSchema) -> float:

@@ -86,6 +86,15 @@ def test_a_feature_that_looks_like_time_at_risk_is_told(study, quick_path):
     assert "Look at interval: is there a row for each patient and period" in invoke("plan", periods).output
 
 
+def test_a_yes_or_no_whose_patients_are_cut_by_their_outcome_is_told(study, quick_path):
+    assert json.loads(invoke("plan", study, "--no-forecast", "--json").stdout)["cut_by_outcome"] == []
+    feature = {"kind": "number", "column": "smokes", "minimum": 0, "maximum": 1}
+    raw = {"model": {"encoder": "raw", "hidden": [], "representation": 1}, "encoder": {"rounds": 0}}
+    long = write_yaml(quick_path / "long.yaml", tiny_document(data={"features": [feature]}, **raw))
+    assert json.loads(invoke("plan", long, "--no-forecast", "--json").stdout)["cut_by_outcome"] == ["smokes"]
+    assert "Heads read smokes as numbers from 0 to 1" in invoke("plan", long, "--no-forecast").output
+
+
 @pytest.mark.parametrize(
     ("silos", "min_silos", "who"), [("abc", 3, "nobody"), ("abcd", 3, "1 silo"), ("abcdefgh", 6, "2 silos")]
 )
