@@ -20,9 +20,9 @@ from deploy.demo.report_data import (
 from deploy.local import ledgers
 from deploy.local.federation import Federation
 from deploy.local.processes import run
-from policies.documents.study import ALL_PATIENTS, Study
+from policies.documents.study import Study
 from policies.plan.release import plan
-from policies.reports.published import PublishedFigure, figures_of
+from policies.reports.published import PublishedFigure, figures_of, quality_of
 from protos.messages import RINGS, Tensor
 from protos.status import StudyStatus
 
@@ -63,13 +63,7 @@ def sealed_results(federation: Federation) -> tuple[PublishedFigure, ...]:
 
 def opened_figures(results: Mapping[str, Any]) -> tuple[PublishedFigure, ...]:
     """The figures of a silo's `results.json`, by domain and of all patients together."""
-    entries = [
-        {"domain": domain, "metrics": metrics}
-        for domain, metrics in zip(results["domains"], results["by_domain"], strict=True)
-    ]
-    if results.get("together"):
-        entries.append({"domain": ALL_PATIENTS, "metrics": results["together"]})
-    return tuple(figures_of(entries))
+    return tuple(figures_of(quality_of(results)))
 
 
 def uploads(study: Study, status: StudyStatus) -> tuple[TensorBytes, ...]:

@@ -38,8 +38,8 @@ RATE: Final = 0.2
 """Chance of a patient to take part in a step of a trained encoder. With a much smaller one the steps' noise would lie
 below 1, where sampling hides little, and the encoder would take more than its share."""
 
-_HELD_OUT: Final = 0.2
-"""Share of the patients that hospitals are expected to hold out."""
+HELD_OUT: Final = 0.2
+"""Share of a hospital's patients whom its policy holds out, if no policy is at hand."""
 _MANY_EVENTS, _FEW_EVENTS = 100, 30
 """Held-out patients of the rarer class in a domain, from which on there are 20 bins, and below which 6."""
 _ENOUGH_FOR_R2: Final = 2000
@@ -199,7 +199,7 @@ def _bins(known: DraftFacts) -> int:
         return 10
     stated = known["expected.prevalence"]
     share = float(stated) if isinstance(stated, int | float) and 0.0 < stated < 1.0 else 0.5
-    events = round(_HELD_OUT * known.patients * min(share, 1.0 - share), 6)
+    events = round(HELD_OUT * known.patients * min(share, 1.0 - share), 6)
     if events >= _MANY_EVENTS * known.domains:
         return 20
     return 6 if events < _FEW_EVENTS * known.domains and events < 2 * _MANY_EVENTS else 10
@@ -256,7 +256,7 @@ def _most_patients(known: DraftFacts) -> int:
 def _publish(known: DraftFacts) -> list[str]:
     """What tells something: the R^2 of few patients has an interval that says nothing (docs/design/evaluation.md)."""
     if known.is_number:
-        held_out = _HELD_OUT * known.patients
+        held_out = HELD_OUT * known.patients
         return ["mae", "r2" if held_out >= _ENOUGH_FOR_R2 * known.domains else "mean_error"]
     return ["auc" if _is_binary(known) else "balanced_accuracy", *_RISKS]
 

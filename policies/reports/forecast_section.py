@@ -1,4 +1,4 @@
-"""What was forecast before the study began: read from what `fedward-silo plan STUDY --json` printed then.
+"""What was forecast of the study: read from what `fedward-silo plan STUDY --json` printed.
 
 Guarantees: a forecast of another study is refused, and nothing of it is computed anew.
 """
@@ -14,7 +14,7 @@ from policies.documents.study import Study
 from policies.errors import PolicyError
 from policies.reports.blocks import Bullets, Cell, Paragraph, Section, grid
 
-_TITLE: Final = "What was forecast before it began"
+_TITLE: Final = "What was forecast"
 _PARTS: Final = (
     ("Mean of the domains", "mean"),
     ("Worst domain", "worst"),
@@ -41,7 +41,7 @@ def read_forecast(path: Path, study: Study) -> Mapping[str, Any]:
     except KeyError as error:
         msg = f"{path} holds no {error}: expected patients may be missing from the study; {fix}"
         raise ForecastFileError(msg) from None
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         msg = f"{path} is not what `fedward-silo plan --json` prints; {fix}"
         raise ForecastFileError(msg) from None
     if digest != study.digest:
@@ -51,7 +51,7 @@ def read_forecast(path: Path, study: Study) -> Mapping[str, Any]:
 
 
 def section(forecast: Mapping[str, Any] | None) -> Section:
-    """The forecast as it was printed then, or that none was given."""
+    """The forecast as it was printed, or that none was given."""
     if forecast is None:
         return Section(_TITLE, (Paragraph("No forecast was handed in with this report."),))
     return _section(forecast)
@@ -64,7 +64,7 @@ def _section(forecast: Mapping[str, Any]) -> Section:
         (name, *(_interval(row.get(part), whole=part in {"mean", "worst"}) for row in rows)) for name, part in _PARTS
     ]
     sentences: Sequence[str] = [str(one) for one in forecast["sentences"]]
-    caption = f"From {int(forecast['draws'])} runs of made-up patients, before anybody trained"
+    caption = f"From {int(forecast['draws'])} runs of made-up patients, as fedward-silo plan printed them"
     return Section(_TITLE, (grid(heads, lines, numbers=len(rows), caption=caption), Bullets(tuple(sentences))))
 
 

@@ -51,6 +51,17 @@ class PublishedFigure:
     high: float
 
 
+def quality_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A silo's `results.json` as a model card has it: metrics by domain, and of all patients if they are there.
+
+    Raises KeyError, TypeError and ValueError if the results are not whole.
+    """
+    pairs = list(zip(results["domains"], results["by_domain"], strict=True))
+    if results.get("together"):
+        pairs.append((ALL_PATIENTS, results["together"]))
+    return [{"domain": domain, "metrics": metrics} for domain, metrics in pairs]
+
+
 def figures_of(quality: Iterable[Mapping[str, Any]]) -> list[PublishedFigure]:
     """The opened figures, as a model card has them: domain, and by metric a value with its interval."""
     return [
@@ -87,7 +98,7 @@ def sections(study: Study, figures: Sequence[PublishedFigure], *, source: str) -
         *_moved(figures),
     ]
     found = [Section("How good the model is, and for whom", tuple(blocks))]
-    if sentences := _calibration(by_place, domains):
+    if sentences := _calibration(study, by_place, domains):
         found.append(Section("Can the predicted risks be trusted?", tuple(map(Paragraph, sentences))))
     return tuple(found)
 
@@ -141,7 +152,8 @@ def _moved(figures: Sequence[PublishedFigure]) -> Iterable[Paragraph]:
     return (Paragraph(text, "small"),)
 
 
-def _calibration(figures: Mapping[tuple[str, str], PublishedFigure], domains: Iterable[str]) -> list[str]:
+def _calibration(study: Study, figures: Mapping[tuple[str, str], PublishedFigure], domains: Iterable[str]) -> list[str]:
+    two = study.data.label.count == BINARY
     lines = []
     for domain in domains:
         ratio = figures.get((domain, "expected_observed"))
@@ -150,12 +162,10 @@ def _calibration(figures: Mapping[tuple[str, str], PublishedFigure], domains: It
             continue
         parts = []
         if ratio is not None and ratio.value is not None:
-            parts.append(
-                f"{ratio.value:.2f} times as many were predicted as fell ill ({ratio.low:.2f} to {ratio.high:.2f}):"
-                f" {_mean(ratio)}"
-            )
+            what = "as many were predicted as fell ill" if two else "as many right answers were expected as came"
+            parts.append(f"{ratio.value:.2f} times {what} ({ratio.low:.2f} to {ratio.high:.2f}): {_mean(ratio)}")
         elif ratio is not None:
-            parts.append("too few patients fell ill to compare what was predicted with what happened")
+            parts.append("too few patients to compare what was predicted with what happened")
         if error is not None and error.value is not None:
             value = told("calibration", error.value, error.high).replace("below", "less than")
             parts.append(f"predicted and true risks differ by {value} in the mean")

@@ -13,7 +13,7 @@ from policies.documents.words.factors import times
 from policies.reports.blocks import Block, Bullets, Card, Cell, Paragraph, Section, grid
 from policies.reports.guarantee import Guarantee, unit_of
 
-_RECIPE_NAMES: Final = {"second-order": "one head for each domain from noised sums of gradient and curvature (FedDAR)"}
+_RECIPE_NAMES: Final = {"second-order": "heads from noised sums of gradient and curvature (FedDAR)"}
 _MOST_NAMED: Final = 40
 """Columns that are listed one by one."""
 
@@ -60,7 +60,7 @@ def asked(study: Study) -> Section:
     rows: list[tuple[str | Cell, ...]] = [
         ("Outcome", outcome(study.data.label)),
         ("Read of each record", predictors(study)),
-        ("Groups with a head of their own", f"{', '.join(study.data.domains)} (by {by})"),
+        (_groups(study), f"{', '.join(study.data.domains)} (by {by})"),
         ("How it was learned", f"{how}; encoder {encoder}"),
         ("Rounds", f"{heads.pooled_rounds} for all groups together, then {heads.domain_rounds} by group"),
     ]
@@ -145,8 +145,17 @@ def headline(study: Study, found: Guarantee) -> tuple[Card, ...]:
     return (
         Card("Epsilon of the study", epsilon, aside),
         Card("Hospitals invited", str(len(study.silos)), f"at least {study.min_silos} in every sum"),
-        Card("Groups with a head of their own", str(len(study.data.domains)), f"each {unit_of(study)} is in one"),
+        Card(_groups(study), str(len(study.data.domains)), f"each {unit_of(study)} is in one"),
     )
+
+
+def has_heads_of_domains(study: Study) -> bool:
+    """Whether each domain has a head of its own, and not all the same one."""
+    return study.heads.domain_rounds > 0 and not study.composition.one_head
+
+
+def _groups(study: Study) -> str:
+    return "Groups with a head of their own" if has_heads_of_domains(study) else "Groups that are compared, one head"
 
 
 def facts(study: Study) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from policies.documents.study import CategoryFeature, NumericFeature, Study
 from policies.reports.blocks import Cell, Grid, Paragraph, Section, grid
 from policies.reports.guarantee import Guarantee, unit_of
 from policies.reports.published import PublishedFigure
-from policies.reports.study_sections import outcome, predictors
+from policies.reports.study_sections import has_heads_of_domains, outcome, predictors
 
 AUTHORS: Final = "For the authors to write."
 ITEMS: Final[Mapping[str, str]] = {
@@ -101,15 +101,17 @@ def filled(
         "6a": f"{many} hospitals; every sum holds at least {study.min_silos} of them.",
         "7": f"{_prepared(study)} {several} The same at all hospitals and in all groups.",
         "8a": f"{_sentence(outcome(data.label))} When and how it is assessed: for the authors to write.",
-        "9a": f"The study's document lists them before training. No data chose them. {_sentence(predictors(study))}",
+        "9a": "The study's document lists them before training, and no step chooses among them."
+        f" {_sentence(predictors(study))}",
         "11": _missing(study),
         "12a": f"Each hospital holds out a share of its {unit}s by its own policy. They never train; one sum"
         " measures the model on them.",
         "12b": _prepared(study),
         "12c": f"Recipe {study.recipe}, encoder {study.model.encoder}, {heads.pooled_rounds} rounds for all groups and"
         f" {heads.domain_rounds} by group, solver {heads.solver}, fixed before training. {found.noise_means}",
-        "12d": f"A head for each of {groups}.",
-        "12f": "None." if heads.calibration == "none" else f"Calibration {heads.calibration} as the last round.",
+        "12d": f"A head for each of {groups}." if has_heads_of_domains(study) else f"One head for {groups}.",
+        "12f": "None after the evaluation."
+        + ("" if heads.calibration == "none" else f" Before it, calibration ({heads.calibration}) was the last round."),
         "12g": "By the exported model; its card says how each input is made.",
         "13": "Nothing is drawn anew or weighed by class.",
         "15": _output(study),

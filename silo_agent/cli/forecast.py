@@ -17,6 +17,7 @@ from rich.table import Table
 from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.ledger import read_history
+from policies.plan.derive import HELD_OUT
 from silo_agent.cli.options import counting, find_study
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
@@ -92,7 +93,7 @@ def made(
     if not patients and study.expected is None and known is None:
         return None
     # This loads torch, which no price needs.
-    from silo_agent.forecast.assumptions import HELD_OUT, asked_of
+    from silo_agent.forecast.assumptions import asked_of
     from silo_agent.forecast.forecast import forecast
 
     aside = HELD_OUT if held_out is None else held_out

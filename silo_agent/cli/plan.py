@@ -135,7 +135,8 @@ def plan(
         show_prices(study, prices, standing)
         typer.echo("\n".join([*_advice_lines(study, advice, objections), ""]), nl=False)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
-        typer.echo("\n".join(_warnings(study)), nl=bool(_warnings(study)))
+        for text in _warnings(study):
+            typer.echo(text)
         if worth is not None:
             forecasts.show(study, worth, known)
         elif forecast:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from policies.documents.study import BINARY, Study
+from policies.plan.derive import HELD_OUT
 from silo_agent.learning.errors import LearningError
 
-HELD_OUT: Final = 0.2
-"""Share of a hospital's patients whom its policy holds out, if no policy is at hand."""
 AREAS: Final = (0.62, 0.7, 0.8)
 """AUCs that are gone through if none is expected: most published clinical models lie between the outer two."""
 EXPLAINED: Final = (0.1, 0.25, 0.5)

@@ -19,7 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from policies.documents.study import BINARY, Study
-from silo_agent.forecast.assumptions import HELD_OUT, UNSURE, Asked, KnownData
+from policies.plan.derive import HELD_OUT
+from silo_agent.forecast.assumptions import UNSURE, Asked, KnownData
 from silo_agent.forecast.forecast import figure_of, outcomes
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.releases.counts import noised_counts

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from common.durable import write_folder
-from policies.documents.study import ALL_PATIENTS, Label, Study
+from policies.documents.study import Label, Study
 from policies.plan.cost import Cost
+from policies.reports.published import quality_of
 from silo_agent.data.images import Images, PixelScale
 from silo_agent.data.outcome import scaled_back
 from silo_agent.errors import SiloError
@@ -228,10 +229,7 @@ def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str,
         if results["study"] != study.digest:
             msg = f"{path} belongs to another study; restore it from a backup"
             raise ModelExportError(msg)
-        pairs = list(zip(results["domains"], results["by_domain"], strict=True))
-        if results.get("together"):
-            pairs.append((ALL_PATIENTS, results["together"]))
-        found: list[Mapping[str, object]] = [{"domain": domain, "metrics": metrics} for domain, metrics in pairs]
+        found: list[Mapping[str, object]] = [*quality_of(results)]
     except (KeyError, TypeError, ValueError):
         msg = f"{path} is damaged; restore it from a backup, or move it away to export without measured quality"
         raise ModelExportError(msg) from None

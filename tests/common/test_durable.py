@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from common.durable import put_in_place, sync_file, sync_folder, write_new, write_over, write_pieces, write_whole
+from common.durable import (
+    put_in_place,
+    sync_file,
+    sync_folder,
+    write_folder,
+    write_new,
+    write_over,
+    write_pieces,
+    write_whole,
+)
 
 ROOT = Path(__file__).parents[2]
 SYNCING = {
@@ -178,3 +187,39 @@ def test_what_the_administrator_writes_into_a_users_folder_is_the_users(tmp_path
     os.chown(folder, 0, 4712)
     write_whole(folder / "own", b"content")
     assert (folder / "own").stat().st_gid == os.getegid()
+
+
+def test_a_folder_appears_whole_and_for_its_owner_alone(tmp_path):
+    out = tmp_path / "new" / "made"
+    assert write_folder(out, {"b": b"2", "a": b"1"}) == (out / "a", out / "b")
+    assert [path.read_bytes() for path in sorted(out.iterdir())] == [b"1", b"2"]
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
+    (tmp_path / "empty").mkdir()
+    write_folder(tmp_path / "empty", {"a": b"1"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
+
+
+def test_a_folder_or_file_that_is_there_is_never_overwritten(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_bytes(b"mine")
+    (tmp_path / "file").write_bytes(b"mine")
+    for taken in ("full", "file"):
+        with pytest.raises(FileExistsError, match="never overwritten; give a new folder"):
+            write_folder(tmp_path / taken, {"a": b"1"})
+    assert (tmp_path / "full" / "mine").read_bytes() == (tmp_path / "file").read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full"]
+
+
+@pytest.mark.usefixtures("full")
+def test_a_folder_that_does_not_fit_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="500 bytes were written"):
+        write_folder(tmp_path / "made", {"a": b"1", "b": bytes(500)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folders_name_is_synced_too(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("common.durable.sync_folder", synced.append)
+    write_folder(tmp_path / "made", {"a": b"1"})
+    assert synced[-1] == tmp_path

@@ -73,7 +73,7 @@ def test_nothing_is_said_to_stay_inside_and_no_charge_of_a_hospital_is_in_it():
         "What was asked",
         "Who took part",
         "How good the model is, and for whom",
-        "What was forecast before it began",
+        "What was forecast",
         "What it cost",
         "What was protected, and from whom",
         "TRIPOD+AI",

@@ -54,6 +54,7 @@ def test_without_one_it_says_so():
         ({"digest": "cd" * 32}, "forecasts another study (cdcdcdcdcdcd, not "),
         ({"forecast": {"figure": "auc"}}, "holds no 'rows'"),
         ({"forecast": []}, "is not what"),
+        ({"forecast": FORECAST | {"draws": float("inf")}}, "is not what"),
         ({"forecast": FORECAST | {"rows": [3]}}, "is not what"),
     ],
 )

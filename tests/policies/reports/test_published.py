@@ -5,7 +5,7 @@ import pytest
 from policies.documents.sections.evaluation import METRICS
 from policies.reports.blocks import Dots, Grid
 from policies.reports.published import NAMES, PublishedFigure, figures_of, sections
-from support.studies import tiny_study
+from support.studies import tiny_study, with_label
 
 STUDY = tiny_study(expected={"patients": [100], "prevalence": 0.25})
 
@@ -91,11 +91,18 @@ def test_an_auc_is_drawn_before_other_figures_and_errors_never():
         (0.8, 0.7, 0.9, "risks are too low in the mean"),
         (1.02, 0.9, 1.2, "risks are right in the mean, as far as can be told"),
         (0.6, 0.2, 1.5, "too uncertain to say whether risks are right in the mean"),
-        (None, 0.0, 9.0, "too few patients fell ill to compare"),
+        (None, 0.0, 9.0, "too few patients to compare what was predicted"),
     ],
 )
 def test_calibration_is_a_sentence(value, low, high, said):
     assert said in told([figure("a", "expected_observed", value, low, high)])
+
+
+def test_of_more_classes_nobody_falls_ill():
+    several = with_label({"column": "kind", "classes": [[1], [2], [3]]})
+    said = told([figure("a", "expected_observed", 1.3, 1.1, 1.5)], several)
+    assert "1.30 times as many right answers were expected as came (1.10 to 1.50): risks are too high" in said
+    assert "ill" not in said
 
 
 def test_the_error_of_risks_is_told_and_never_as_0():

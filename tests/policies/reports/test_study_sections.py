@@ -41,6 +41,13 @@ def test_an_image_is_read_too():
     )
 
 
+def test_one_head_for_all_is_not_said_to_be_one_for_each_group():
+    one = tiny_study(heads={"domain_rounds": 0})
+    said = rows(study_sections.asked(one))
+    assert said["Groups that are compared, one head"] == ("a, b (by group)",)
+    assert study_sections.headline(one, PRICE)[2].label == "Groups that are compared, one head"
+
+
 def test_other_outcomes_have_no_threshold():
     assert study_sections.outcome(NUMBER.data.label) == "column days, a number from 1 to 30, on the scale log"
     assert study_sections.outcome(SEVERAL.data.label) == "column kind, 3 classes"
