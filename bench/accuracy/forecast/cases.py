@@ -1,4 +1,4 @@
-"""The 30 studies, and what their authors expect: written down before any forecast or outcome was looked at.
+"""The 40 studies, and what their authors expect: written down before any forecast or outcome was looked at.
 
 Sources of the expectations. `cohort`: sizes, shares and prevalence are the law's own; its effect is the AUC of a normal
 logit of that deviation at that prevalence, rounded to .01. `exam`: the same law seen through noisy columns, .02 less.
@@ -6,22 +6,26 @@ logit of that deviation at that prevalence, rounded to .01. `exam`: the same law
 usual AUC of regressions on readmission within 30 days (Kansagara et al. 2011, JAMA 306: .55 to .65 of most models; a
 little above on this cohort). `adult`: the census shares and the quarter above 50,000 of its UCI page, .90 as
 regressions on it are published. `heart`: sizes and half of the patients ill as on its UCI page, .88 as in Detrano et
-al. 1989 and the many regressions since.
+al. 1989 and the many regressions since. The ten on tables that ship with packages: `packaged.yaml`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from bench.accuracy.forecast import laws, tables
+from bench.accuracy.forecast import laws, packaged, tables
 from bench.accuracy.private_heads import FINDINGS, RANGE
 from bench.places import DEMO
 from deploy.demo.cohort import SITE_PATIENTS
 from policies.accounting import accountant
+from policies.accounting.completing import complete
+from policies.documents.document import check_document
+from policies.documents.draft import Draft
 from policies.documents.study import DataSchema, Study
 from silo_agent.data.records import Records
 
@@ -53,8 +57,10 @@ class Case:
 
     @property
     def study(self) -> Study:
-        """The study, with the noise that its epsilon allows."""
+        """The study, with the noise that its epsilon allows; on a packaged table what a new study's draft becomes."""
         data = self._data()
+        if self.kind == "packaged":
+            return self._drafted(data)
         inputs = DataSchema.model_validate(data).inputs
         silos = tables.HEART if self.kind == "heart" else [f"hospital-{number}" for number in range(len(self.sizes))]
         document = {
@@ -91,6 +97,8 @@ class Case:
             return laws.exam(self.study, seed)[0]
         if self.kind == "heart":
             return tables.heart()
+        if self.kind == "packaged":
+            return tables.dealt(packaged.records(self.name), self.sizes, seed)
         return tables.dealt(tables.adult() if self.kind == "adult" else tables.diabetes(), self.sizes, seed)
 
     def test(self, seed: int) -> Records | None:
@@ -104,11 +112,34 @@ class Case:
         return laws.LawOfPatients(self.sizes, self.shares, self.prevalence, self.spread, self.difference)
 
     @property
+    def is_real(self) -> bool:
+        """Whether the records are a real table's, all of them."""
+        return self.needs_files or self.kind == "packaged"
+
+    @property
     def needs_files(self) -> bool:
-        """Whether the records are real ones, which may not be at hand."""
+        """Whether they lie beside the repository, where they may not be at hand."""
         return self.kind in {"heart", "adult", "diabetes"}
 
+    def _drafted(self, data: Mapping[str, Any]) -> Study:
+        stated = {
+            "name": self.name,
+            "purpose": "Compare a forecast with what the study comes to.",
+            "silos": [f"hospital-{number}" for number in range(len(self.sizes))],
+            "data": data,
+            "privacy": {"epsilon": self.epsilon},
+            "expected": {
+                "patients": [round(size * (1 - HELD_OUT)) for size in self.sizes],
+                "shares": list(self.shares),
+                "prevalence": self.prevalence,
+                "effect": self.effect,
+            },
+        }
+        return complete(check_document(stated, Draft, Path(self.name)), Path(self.name))
+
     def _data(self) -> dict[str, Any]:
+        if self.kind == "packaged":
+            return dict(packaged.TABLES[self.name].data)
         if self.kind == "cohort":
             return _cohort_data(len(self.shares))
         if self.kind == "exam":
@@ -143,6 +174,10 @@ def _cohort(name: str, epsilon: float, **changes: Any) -> Case:
         "sizes": SITES, "shares": GROUPS, "prevalence": 0.12, "effect": 0.9, "spread": 2.2, "difference": 0.8,
     }  # fmt: skip
     return Case(f"cohort-{name}", "cohort", epsilon, **(usual | changes))
+
+
+def _packaged(name: str, table: packaged.PackagedTable) -> Case:
+    return Case(name, "packaged", table.epsilon, table.sizes, table.shares, table.prevalence, table.effect)
 
 
 def _part(divisor: int) -> tuple[int, ...]:
@@ -185,4 +220,5 @@ CASES: Final = (
     _adult("small", 1.0, (500,) * 4),
     Case("heart-at-1", "heart", 1.0, _HEART, AGES, 0.55, 0.88),
     Case("heart-at-8", "heart", 8.0, _HEART, AGES, 0.55, 0.88),
+    *(_packaged(name, table) for name, table in packaged.TABLES.items()),
 )

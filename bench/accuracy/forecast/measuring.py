@@ -22,7 +22,7 @@ from silo_agent.forecast import assumptions as expecting
 from silo_agent.forecast import plain
 from silo_agent.forecast.forecast import ForecastInterval, Row, counted, forecast
 from silo_agent.forecast.sampling import area_variance
-from silo_agent.forecast.verdict import is_coin
+from silo_agent.forecast.verdict import is_coin, is_no_gain, is_often_no_gain
 from silo_agent.learning.device import limit_threads
 from silo_agent.learning.figures.evaluation import auc
 
@@ -36,20 +36,34 @@ LEAST: Final = 40
 
 @dataclass(frozen=True)
 class Result:
-    """One study: what was said, and what came. `said` is the forecast of the mean, widened by the test's sampling."""
+    """One study: what was said, and what came.
+
+    Attributes:
+        said: the forecast of the mean, widened by the test's sampling.
+        named: whether it was named a coin toss.
+        told: whether a sentence said that the study may be no better than a coin or than staying alone.
+        alone: what one hospital reaches by a regression on its own patients, in the mean over the hospitals.
+    """
 
     name: str
     row: Row
     said: ForecastInterval
     named: bool
+    told: bool
     mean: float
     worst: float
     plain_mean: float
+    alone: float
 
     @property
     def held(self) -> bool:
         """Whether the outcome lies in the interval."""
         return self.said.low <= self.mean <= self.said.high
+
+    @property
+    def gain(self) -> float:
+        """What the study is worth beyond staying alone."""
+        return self.mean - self.alone
 
     @property
     def gap_held(self) -> bool:
@@ -64,19 +78,21 @@ def measured(case: Case, seed: int = SEED) -> Result:
     patients = tuple(round(size * (1 - HELD_OUT)) for size in case.sizes)
     shares = tuple(share / sum(case.shares) for share in case.shares)
     asked = expecting.Asked(patients, shares, case.prevalence, (case.effect,), HELD_OUT)
-    if case.needs_files:
+    if case.is_real:
         about, tested = measurable(case, shares), [sum(case.sizes) * share for share in shares]
         forecasted = forecast(study, asked, about=about, runs=FOLDS)
         (row,) = forecasted.rows
         said = widened(row.mean, [tested[m] for m in about], case.prevalence)
-        own, quiet, together = _folds(study, case.records(seed), about, seed)
+        own, quiet, together, alone = _folds(study, case.records(seed), about, seed)
     else:
         about, forecasted = counted(study, asked), forecast(study, asked)
         (row,) = forecasted.rows
         said = row.mean
         cohorts = HeldRecords(case.records(seed), HELD_OUT, case.test(seed)).draw(study, seed)
-        own, quiet, together = (_summary([areas]) for areas in _areas_of(study, cohorts, about, seed))
-    return Result(case.name, row, said, is_coin(forecasted.figure, row), *own, max(quiet[0], together[0]))
+        own, quiet, together, alone = (_summary([areas]) for areas in _areas_of(study, cohorts, about, seed))
+    named = is_coin(forecasted.figure, row)
+    told = named or is_no_gain(row) or is_often_no_gain(row)
+    return Result(case.name, row, said, named, told, *own, max(quiet[0], together[0]), alone[0])
 
 
 def measurable(case: Case, shares: Sequence[float]) -> tuple[int, ...]:
@@ -108,7 +124,7 @@ _Areas = Sequence[_Area | None]
 def _folds(
     study: Study, records: Mapping[str, Records], about: Sequence[int], seed: int
 ) -> tuple[tuple[float, float], ...]:
-    """Mean and worst AUC of the study, of the same without noise, and of one regression, over all held-out fifths."""
+    """Mean and worst AUC over all held-out fifths, of the ways of `_areas_of`."""
     folds = []
     for number, cohorts in enumerate(_fifths(records, seed)):
         folds.append(_areas_of(study, cohorts, about, seed + number))
@@ -128,13 +144,24 @@ def _fifths(records: Mapping[str, Records], seed: int) -> Iterator[Cohorts]:
         )
 
 
-def _areas_of(study: Study, cohorts: Cohorts, about: Sequence[int], seed: int) -> tuple[_Areas, _Areas, _Areas]:
-    """Areas of the study, of the same without noise, and of one regression on all patients."""
+def _areas_of(study: Study, cohorts: Cohorts, about: Sequence[int], seed: int) -> tuple[_Areas, ...]:
+    """Areas of the study, of the same without noise, of one regression on all patients, and of a hospital alone."""
     training, test = pooled([silo.training for silo in cohorts.silos.values()]), pooled(cohorts.measured)
     own, quiet = (_run(one, cohorts, test, seed) for one in (study, without_noise(study)))
     said = (own, quiet, plain.predictions(training, test, number=False))
-    first, second, third = ([_area(each, test, m) for m in about] for each in said)
-    return first, second, third
+    together = [[_area(each, test, m) for m in about] for each in said]
+    return *together, _alone(cohorts, test, about)
+
+
+def _alone(cohorts: Cohorts, test: Records, about: Sequence[int]) -> _Areas:
+    """By domain the mean over the hospitals, each with a regression on its own patients."""
+    fits = [plain.predictions(silo.training, test, number=False) for silo in cohorts.silos.values()]
+    by_domain: list[_Area | None] = []
+    for m in about:
+        areas = [area for area in (_area(said, test, m) for said in fits) if area is not None]
+        mean = float(np.mean([area.value for area in areas])) if areas else 0.0
+        by_domain.append(_Area(mean, areas[0].pairs) if areas else None)
+    return by_domain
 
 
 def _run(study: Study, cohorts: Cohorts, test: Records, seed: int) -> Floats:
