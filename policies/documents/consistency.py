@@ -112,6 +112,11 @@ def _outcome(study: StudyFields) -> Iterator[BrokenRule]:
         "evaluation.together",
         f"evaluation.together publishes figures of {ALL_PATIENTS!r}, and a domain has this name; rename it",
     )
+    yield from _if(
+        evaluation.together_share > 0 and not evaluation.together,
+        "evaluation.together_share",
+        "evaluation.together_share is for figures of all patients; set evaluation.together: true, or leave it out",
+    )
     yield from _if(len(set(study.publish)) != len(study.publish), "publish", "publish lists a metric twice")
     yield from _if(
         bool(foreign),

@@ -42,6 +42,8 @@ HELD_OUT: Final = 0.2
 """Share of a hospital's patients whom its policy holds out, if no policy is at hand."""
 _MANY_EVENTS, _FEW_EVENTS = 100, 30
 """Held-out patients of the rarer class in a domain, from which on there are 20 bins, and below which 6."""
+_OF_ALL: Final = 0.2
+"""Share of the noised counts that is of all patients (docs/design/evaluation.md, "All patients")."""
 _ENOUGH_FOR_R2: Final = 2000
 """Held-out patients of a domain from which on an interval of R^2 says something."""
 
@@ -205,6 +207,11 @@ def _bins(known: DraftFacts) -> int:
     return 6 if events < _FEW_EVENTS * known.domains and events < 2 * _MANY_EVENTS else 10
 
 
+def _together_share(known: DraftFacts) -> float:
+    """Of the noised counts for all patients: their noise falls by a quarter, the domains' rises by a twentieth."""
+    return _OF_ALL if known["evaluation.together"] is True and known.domains > 1 else 0.0
+
+
 def _calibration(known: DraftFacts) -> str:
     return "none" if known["model.bias"] is False else "pooled"
 
@@ -296,6 +303,7 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("evaluation.bins", _bins),
     ("evaluation.auc", lambda known: "fitted" if _is_binary(known) else "cells"),
     ("evaluation.together", lambda _: True),
+    ("evaluation.together_share", _together_share),
     ("evaluation.noise", lambda _: 1.0),
     ("privacy.count_noise", lambda known: 1 / math.sqrt(COUNT_SHARE * known.heads)),
 )

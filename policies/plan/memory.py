@@ -66,7 +66,8 @@ def needed(study: Study) -> MemoryNeed:
     if terms.couples_records(study.encoder):
         gradients = _WHOLE * _FLOAT * patients * (layers + MAPS * widest)
     summed = max(shapes.head_values(study, number) for number in (1, study.rounds))
-    summed += len(study.data.domains) * (1 + shapes.metric_values(study)) + shapes.evidence_values(study)
+    summed += len(study.data.domains) + shapes.metric_blocks(study) * shapes.metric_values(study)
+    summed += shapes.evidence_values(study)
     return MemoryNeed(
         records=patients * _record_bytes(study) + _FLOAT * min(patients, _FORWARD) * layers,
         encoder=_WEIGHT * weights + gradients,

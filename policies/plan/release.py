@@ -184,7 +184,8 @@ def plan(study: Study) -> Plan:
     """The releases of every round of a study, round 0 first. They are computed once for as long as a study is used."""
     domains = len(study.data.domains)
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
-    metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
+    cells = shapes.metric_blocks(study) * shapes.metric_values(study)
+    metrics = _release(study, "metrics", noise=study.evaluation.noise, values=cells)
     training = [tuple(_training(study, number)) for number in range(1, study.rounds + 1)]
     return Plan(study.name, ((counts,), *training, (metrics,)))
 

@@ -101,6 +101,12 @@ def metric_values(study: Study) -> int:
     return classes * cells
 
 
+def metric_blocks(study: Study) -> int:
+    """Blocks of the metric sum: the domains, and one of all patients if it has a share (`together_share`)."""
+    domains = len(study.data.domains)
+    return domains + (domains > 1 and study.evaluation.together_share > 0)
+
+
 def steps_before(study: Study, round_number: int) -> int:
     """Number of the encoder's steps in the training rounds before this one."""
     own = study.encoder.head_steps + study.encoder.steps

@@ -88,6 +88,21 @@ class Evaluation(Closed):
             since="0.6",
         ),
     ] = False
+    together_share: Annotated[
+        float,
+        Field(ge=0, le=0.9),
+        About(
+            (
+                "how much of the noised counts, by square, are those of all patients together; 0: they are the sum of"
+                " the domains', with the noise of each"
+            ),
+            comment="share of the noised counts that is of all patients, which narrows their figures",
+            unit="share",
+            change="figures of all patients matter most: more",
+            since="0.7",
+        ),
+    ] = 0.0
+    """The domains' counts are then multiplied by the root of one less the share, and read with those of all."""
 
 
 ALL_PATIENTS: Final = "all patients"

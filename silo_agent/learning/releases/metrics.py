@@ -6,8 +6,7 @@ Patients count by class and score, or by error and outcome if the label is a num
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from protos.messages import Place
 from silo_agent.data.outcome import half_range
 from silo_agent.data.records import Records
 from silo_agent.learning.each_record import Rows, chunk_rows, exact_weights, sum_records
+from silo_agent.learning.figures.blocks import MetricBlocks
 from silo_agent.learning.figures.evaluation import (
     DomainResult,
     NumberResult,
@@ -43,6 +43,7 @@ class MetricSums:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
+        self._blocks = MetricBlocks.of(setting.study)
         self.limit = SumGrid.of(setting.study).limit
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
@@ -57,7 +58,7 @@ class MetricSums:
         self, release: Release, cohort: Records, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
         """The cells without noise, (release.values,). Private: only `contribute` and made-up records use it."""
-        setting, family, count = self._setting, self._setting.family, len(self._setting.study.data.domains)
+        setting, family, count = self._setting, self._setting.family, self._blocks.domains
         model = completed(model, StudyFolder(setting.folder), setting.study.rounds + 1)
         encoder, weights, plan = model.build_encoder(), exact_weights(cohort.weights), setting.study.evaluation
 
@@ -71,7 +72,9 @@ class MetricSums:
                 return moment_cells(predictions, labels, domains, weights[rows], count=count, largest_error=largest)
             return score_histograms(predictions, labels, domains, weights[rows], family, count=count, bins=plan.bins)
 
-        return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
+        values = count * (release.values // len(self._blocks.scales))
+        cells = sum_records(len(cohort), values, term, rows=chunk_rows(setting.study), strict=strict)
+        return self._blocks.laid_out(cells)
 
     def require_possible(
         self, release: Release, total: Integers, _place: Place, silos: int, patients: MostPatients
@@ -81,12 +84,14 @@ class MetricSums:
         The moments of a number's errors may be negative; they are bounded alone.
         """
         values, judge = noising.judge(self._setting.study, total, release, silos)
-        of_classes = is_of_classes(self._setting.family)
-        for cells, most in zip(values.reshape(len(patients.by_domain), -1), patients.held_out(), strict=True):
-            judge.within(cells, most)
+        of_classes, scales, by_domain = is_of_classes(self._setting.family), self._blocks.scales, patients.held_out()
+        most_of = [*by_domain, sum(by_domain)][: len(scales)]
+        for block, scale, most in zip(values.reshape(len(scales), -1), scales, most_of, strict=True):
+            own, cells = replace(judge, sd=judge.sd / scale, rounding=judge.rounding / scale), block / scale
+            own.within(cells, most)
             if of_classes:
-                judge.not_negative(cells)
-                judge.at_most(cells, most)
+                own.not_negative(cells)
+                own.at_most(cells, most)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Compute the metrics by domain from the noised sums, and store them. The model stays as it is.
@@ -94,17 +99,15 @@ class MetricSums:
         The patients of each class over all domains are stored, too: forecasts of later studies start from them.
         """
         study, folder = self._setting.study, StudyFolder(self._setting.folder)
-        sums, noise_sd = summed(study, total, release, silos)
-        count = len(study.data.domains)
-        by_domain = self._results(sums, noise_sd, count)
+        opened = self._blocks.combined(*summed(study, total, release, silos))
+        by_domain = self._results(opened.domains, opened.domain_sd, self._blocks.domains)
         together = None
         if study.evaluation.together:
-            whole = sums.reshape(count, -1).sum(axis=0)
-            (together,) = self._results(whole, noise_sd * math.sqrt(count), 1)
-        results = Results(study.digest, study.data.domains, by_domain, noise_sd, together)
+            (together,) = self._results(opened.whole, opened.whole_sd, 1)
+        results = Results(study.digest, study.data.domains, by_domain, opened.domain_sd, together)
         write_whole(folder.results, json.dumps(_stored(results), indent=1).encode())
         if is_of_classes(self._setting.family):
-            classes = sums.reshape(count, self._setting.family.form.classes, -1).sum(axis=(0, 2))
+            classes = opened.whole.reshape(self._setting.family.form.classes, -1).sum(axis=1)
             write_whole(folder.classes, json.dumps(classes.tolist()).encode())
         return Opened(model, results=results)
 

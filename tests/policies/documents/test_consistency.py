@@ -96,6 +96,7 @@ FEDERATED = {
             },
             "a domain has this name",
         ),
+        ({"evaluation.together_share": 0.2}, "is for figures of all patients; set evaluation.together: true"),
         ({"evaluation.auc": "fitted", "data.label": THREE}, "evaluation.auc fitted is for two classes"),
         (CALIBRATED | {"encoder.rounds": 5}, "must lie below the 5 rounds"),
         (CALIBRATED | {"heads.calibration_noise": 0}, "heads.calibration_noise is 0; noise must be 0"),

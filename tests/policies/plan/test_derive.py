@@ -213,6 +213,8 @@ def test_what_is_published_fits_the_outcome(label, published, auc, bins):
     found = derived(label=label)
     assert found["publish"] == published
     assert inside(found, "evaluation.auc", "evaluation.bins", "evaluation.together") == (auc, bins, True)
+    assert found["evaluation"]["together_share"] == 0.2
+    assert derived(label=label, evaluation={"together": False})["evaluation"]["together_share"] == 0.0
 
 
 def test_nothing_that_is_stated_is_overruled():

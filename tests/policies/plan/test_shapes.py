@@ -117,12 +117,16 @@ def test_cmi_widens_the_encoder_and_may_add_tables(make_study):
 
 
 def test_more_classes_widen_heads_tables_and_metrics(make_study):
-    study = make_study({"data.label": {"column": "y", "classes": [[0], [1], [2]]}, "encoder.cmi": 0.1})
+    study = make_study({"data.label": THREE["data.label"], "encoder.cmi": 0.1})
     assert head_width(study) == 3 * 5
     assert head_values(study, 1) == 15 * 16 // 2 + 15
     assert prior_values(study) == 2 * 3 * 4
     assert metric_cells(study) == (3, 20)
     assert plan(study).release(6, "metrics").values == 2 * 3 * 20
+    shared = make_study(
+        {"evaluation.together": True, "evaluation.together_share": 0.2, "data.label": THREE["data.label"]}
+    )
+    assert plan(shared).release(6, "metrics").values == 3 * 3 * 20
 
 
 def test_a_number_has_heads_of_one_row_and_fixed_cells(make_study):

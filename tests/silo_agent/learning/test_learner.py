@@ -943,3 +943,36 @@ def test_all_patients_are_measured_together_if_the_study_says_so(tmp_path):
         np.sqrt(2) * (first.patients.high - first.patients.value)
     )
     assert whole.accuracy.high - whole.accuracy.low < first.accuracy.high - first.accuracy.low
+
+
+def test_all_patients_have_a_block_of_their_own_if_the_study_gives_it_a_share(tmp_path):
+    learner = some_learner(tmp_path, evaluation={"together": True, "together_share": 0.5})
+    last, model = at(learner.study, plan(learner.study).last), SharedModel.start(learner.study)
+    step = SumGrid.of(learner.study).step
+    cells = np.stack([np.full((2, 4), 20.0), np.full((2, 4), 40.0), np.full((2, 4), 80.0)])
+    total = np.rint(cells * 0.5**0.5 / step).astype(np.int64).ravel()
+    found = learner.open(Tensor.METRICS, total, last, model, 3).results
+    # 60 as the domains add up to, and 80 as their own block says; the domains' noise is twice as large
+    patients = 8 * (60.0 / 3 + 80.0 * 2 / 3)
+    assert found.together.patients.value == pytest.approx(patients, rel=1e-4)
+    assert sum(one.patients.value for one in found.by_domain) == pytest.approx(patients, rel=1e-4)
+    classes = json.loads(StudyFolder(tmp_path / "silos" / "north").classes.read_text())
+    assert classes == pytest.approx([patients / 2] * 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(("share", "others"), [(0.5, 0.5), (0.1, 0.9)])
+def test_blocks_of_the_metric_sum_are_judged_in_patients(tmp_path, share, others):
+    learner = some_learner(tmp_path, evaluation={"together": True, "together_share": share, "noise": 1e-3})
+    last, step = at(learner.study, plan(learner.study).last), SumGrid.of(learner.study).step
+    most = learner._counted_patients(last, 3, 3, 0).held_out()
+    for block, least in ((0, most[0]), (1, most[1]), (2, sum(most))):
+        scale = (share if block == 2 else others) ** 0.5
+        for patients, what in ((0.99 * least, None), (1.2 * least, "exceeds"), (-10.0, "negative")):
+            total = np.zeros((3, 8))
+            total[block, 0] = scale * patients / step
+            total = np.rint(total).astype(np.int64).ravel()
+            if what is None:
+                learner.check_sum(Tensor.METRICS, total, last, 3)
+            else:
+                with pytest.raises(SumError, match=what):
+                    learner.check_sum(Tensor.METRICS, total, last, 3)
