@@ -43,7 +43,7 @@ HELD_OUT: Final = 0.2
 _MANY_EVENTS, _FEW_EVENTS = 100, 30
 """Held-out patients of the rarer class in a domain, from which on there are 20 bins, and below which 6."""
 _OF_ALL: Final = 0.2
-"""Share of the noised counts that is of all patients (docs/design/evaluation.md, "All patients")."""
+"""Share of the noised counts that is of all patients (docs/design/evaluation.md, "All patients together")."""
 _ENOUGH_FOR_R2: Final = 2000
 """Held-out patients of a domain from which on an interval of R^2 says something."""
 

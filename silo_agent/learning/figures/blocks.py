@@ -3,7 +3,7 @@
 Guarantees l2 sensitivity 1 if the domains' cells have it: a patient adds sqrt(1 - s) times as much to its domain's
 block and sqrt(s) times to that of all patients, for a share s, so by Pythagoras no more than before. A patient whose
 records lie in several domains is a mean over them, which adds no more either. What is read from opened blocks is
-post-processing. Source: docs/design/evaluation.md, "All patients".
+post-processing. Source: docs/design/evaluation.md, "All patients together".
 """
 
 from __future__ import annotations
