@@ -21,7 +21,7 @@ import numpy as np
 from policies.documents.study import BINARY, Study
 from policies.plan.derive import HELD_OUT
 from silo_agent.forecast.assumptions import UNSURE, Asked, KnownData
-from silo_agent.forecast.forecast import figure_of, outcomes
+from silo_agent.forecast.forecast import figure_of, outcomes, without
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.releases.counts import noised_counts
 from silo_agent.storage.folders import StudyFolder
@@ -119,14 +119,17 @@ def _is_told(estimate: Mapping[str, Any] | None) -> bool:
 def _inverse(
     earlier: Study, asked: Asked, about: Sequence[int], published: float, sampling: float
 ) -> tuple[float | None, float]:
-    """The effect at which the forecast is `published`, and its deviation from `sampling` and from the law's draws."""
+    """The effect at which the forecast is `published`, and its deviation from `sampling` and from the law's draws.
+
+    Forecasts are tried by the law's limits; the effect is what the study would reach without noise at the one found.
+    """
     tried = np.array(_TRIED[figure_of(earlier)])
     draws = [outcomes(earlier, asked.of(value), value, draws=_DRAWS, seed=_SEED, about=about) for value in tried]
     middles = np.maximum.accumulate([float(np.nanmean(own)) for own in draws])
-    effect = float(np.interp(published, middles, tried))
-    place = int(np.clip(np.searchsorted(tried, effect), 1, len(tried) - 1))
+    limit = float(np.interp(published, middles, tried))
+    place = int(np.clip(np.searchsorted(tried, limit), 1, len(tried) - 1))
     slope = float((middles[place] - middles[place - 1]) / (tried[place] - tried[place - 1]))
     if slope < _FLAT:
         return None, UNSURE
     law = float(np.mean([np.nanstd(draws[n], ddof=1) for n in (place - 1, place)]))
-    return effect, max(math.hypot(sampling, law) / slope, UNSURE)
+    return without(earlier, asked, limit, about), max(math.hypot(sampling, law) / slope, UNSURE)

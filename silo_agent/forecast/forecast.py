@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Final, Literal
 
 import numpy as np
@@ -47,6 +48,10 @@ _PUBLISHED: Final = 3
 """Draws of which the published intervals are computed, which takes longer than anything else."""
 _TESTED, _FEWEST = 8000, 400
 """Patients on whom models are measured, all together and of one domain at least."""
+_SETTLING, _STEPS = 6, 2
+"""Draws on which the law's limit is set, and how often."""
+_NOTHING: Final = 0.005
+"""How near to a coin, or to 1, a figure is taken at most."""
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
 
 
@@ -76,7 +81,7 @@ class Row:
     """The forecast for one effect. Figures are AUC of two classes, accuracy of more, R^2 of a number.
 
     Attributes:
-        effect: what is expected.
+        effect: what is expected: `plain_mean`, before anything is drawn.
         mean, worst: of the study's model, over the domains.
         plain_mean, plain_worst: of the same study without noise, or of one regression on all patients if it is better.
         gap: what the noise costs in the mean.
@@ -85,6 +90,7 @@ class Row:
         width: median width of the published 95 % intervals of a domain; nan if there are too few patients for any.
         coin: what a model is worth that has learned nothing.
         no_gain: share of the draws in which `alone` is as good or better; None with more classes.
+        limit: what the law's best model reaches, which knows the domain and has any number of patients.
     """
 
     effect: float
@@ -98,6 +104,7 @@ class Row:
     width: float
     coin: float
     no_gain: float | None = None
+    limit: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -142,14 +149,15 @@ def forecast(
     domains = counted(study, asked) if about is None else tuple(about)
     rows = []
     for number, effect in enumerate(asked.effects):
+        limit = limit_of(study, asked, effect, domains)
         rng = np.random.default_rng([seed, number])
         unsure = asked.unsure if asked.is_stated else 0.0
         drawn = []
         for draw in range(each):
-            near, published = _near(effect, unsure, study, rng), draw < _PUBLISHED
+            near, published = _near(limit, unsure, study, rng), draw < _PUBLISHED
             drawn.append(_draw(study, asked, near, rng, domains, published=published, runs=runs))
             done(1)
-        rows.append(_row(effect, drawn))
+        rows.append(_row(effect, limit, drawn))
     return Forecast(figure_of(study), asked, each, tuple(rows))
 
 
@@ -159,18 +167,18 @@ def figure_of(study: Study) -> Figure:
     return "r2" if count == NUMBER else "auc" if count == BINARY else "accuracy"
 
 
-def reached(study: Study, asked: Asked, effect: float, *, times: float, draws: int = 3, seed: int = 1) -> float:
-    """Mean figure of the study if every sum held `times` as many patients under the same noise."""
-    values = outcomes(study, asked, effect, times=times, draws=draws, seed=seed, about=counted(study, asked))
+def reached(study: Study, asked: Asked, limit: float, *, times: float, draws: int = 3, seed: int = 1) -> float:
+    """Mean figure of the study if every sum held `times` as many patients under the same noise (`Row.limit`)."""
+    values = outcomes(study, asked, limit, times=times, draws=draws, seed=seed, about=counted(study, asked))
     return float(np.nanmean(values))
 
 
 def outcomes(
-    study: Study, asked: Asked, effect: float, *, draws: int, seed: int, about: Sequence[int], times: float = 1.0
+    study: Study, asked: Asked, limit: float, *, draws: int, seed: int, about: Sequence[int], times: float = 1.0
 ) -> list[float]:
-    """The study's mean figure over the domains `about`, of each draw. One seed gives one law for every effect."""
+    """The study's mean figure over the domains `about`, of each draw. One seed gives one law for every limit."""
     rng = np.random.default_rng(seed)
-    return [_draw(study, asked, effect, rng, about, times=times, bare=True).own[0] for _ in range(draws)]
+    return [_draw(study, asked, limit, rng, about, times=times, bare=True).own[0] for _ in range(draws)]
 
 
 def counted(study: Study, asked: Asked) -> tuple[int, ...]:
@@ -252,19 +260,67 @@ def _draw(
             again = Walk(study, folder, each).train(training, rng)
             figures.append(test.measure(again.predict(test.records.inputs, test.records.domains)))
     own = float(np.mean([mean for mean, _ in figures])), float(np.mean([worst for _, worst in figures]))
+    best, sampled = _without_noise(study, training, test, each, rng)
+    if study.data.label.count > BINARY:
+        return _Drawn(own, best, None, width, coin)
+    own = min(own[0] + sampled[0], best[0]), min(own[1] + sampled[1], best[1])
+    mine = law.patients(max(min(round(asked.total / len(asked.patients)), _most(study)), 2))
+    alone = test.measure(plain.predictions(mine, test.records, number=study.data.label.number is not None))
+    return _Drawn(own, best, alone, width, coin)
+
+
+def _without_noise(
+    study: Study, training: Records, test: _Test, each: float, rng: np.random.Generator
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """(mean, worst) without noise, the better of study and one regression; and what the study misses by sampling."""
     with _folder() as folder:
         quiet = Walk(without_noise(study), folder, each).train(training, rng)
         plainly = test.measure(quiet.predict(test.records.inputs, test.records.domains))
     if study.data.label.count > BINARY:
-        return _Drawn(own, plainly, None, width, coin)
-    number = study.data.label.number is not None
-    together = test.measure(plain.predictions(training, test.records, number=number))
+        return plainly, (0.0, 0.0)
+    together = test.measure(plain.predictions(training, test.records, number=study.data.label.number is not None))
     sampled = test.missed(plainly, each)
     best = np.maximum(np.add(plainly, sampled), np.add(together, test.missed(together, each)))
-    own = float(own[0] + sampled[0]), float(own[1] + sampled[1])
-    mine = law.patients(max(min(round(asked.total / len(asked.patients)), _most(study)), 2))
-    alone = test.measure(plain.predictions(mine, test.records, number=number))
-    return _Drawn(own, (float(best[0]), float(best[1])), alone, width, coin)
+    return (float(best[0]), float(best[1])), (float(sampled[0]), float(sampled[1]))
+
+
+def limit_of(study: Study, asked: Asked, effect: float, about: Sequence[int]) -> float:
+    """What the law's best model must reach with any number of patients, if without noise the study reaches `effect`.
+
+    Found by two steps on few draws, on the scale on which effects add up. With more than two classes there is no
+    regression to compare with, and it is the effect.
+    """
+    if study.data.label.count > BINARY:
+        return effect
+    limit = effect
+    for _ in range(_STEPS):
+        reached_here = without(study, asked, limit, about)
+        limit = _moved(figure_of(study), limit, effect, reached_here)
+    return limit
+
+
+def without(study: Study, asked: Asked, limit: float, about: Sequence[int]) -> float:
+    """What the study, or one regression, reaches without noise in the mean of the domains, if this is the limit."""
+    rng, count, values = np.random.default_rng(_SETTLING), min(asked.total, _most(study)), []
+    for _ in range(_SETTLING):
+        law = Law(study, asked, limit, rng)
+        training = law.patients(count)
+        test = _Test(study, *law.of_domains(np.repeat(about, max(_TESTED // len(about), _FEWEST))))
+        values.append(_without_noise(study, training, test, asked.total / count, rng)[0][0])
+    return float(np.nanmean(values))
+
+
+def _moved(figure: Figure, limit: float, wanted: float, came: float) -> float:
+    """The limit, moved by what `came` is short of `wanted`: as deviations of an AUC, as log odds of an R^2."""
+    if figure == "auc":
+        normal = NormalDist()
+        known, short, least = (max(value, 0.5 + _NOTHING) for value in (limit, came, wanted))
+        moved = normal.cdf(normal.inv_cdf(known) + normal.inv_cdf(least) - normal.inv_cdf(short))
+    else:
+        odds = [max(value, _NOTHING) / (1.0 - max(value, _NOTHING)) for value in (limit, wanted, came)]
+        moved = odds[0] * odds[1] / odds[2]
+        moved = moved / (1.0 + moved)
+    return min(max(moved, wanted), 1.0 - _NOTHING)
 
 
 def without_noise(study: Study) -> Study:
@@ -273,7 +329,7 @@ def without_noise(study: Study) -> Study:
     return with_fields(study, changed)
 
 
-def _row(effect: float, drawn: Sequence[_Drawn]) -> Row:
+def _row(effect: float, limit: float, drawn: Sequence[_Drawn]) -> Row:
     alone = [one.alone[0] for one in drawn if one.alone is not None]
     gains = [one.own[0] - one.alone[0] for one in drawn if one.alone is not None]
     widths = [one.width for one in drawn if not math.isnan(one.width)]
@@ -289,6 +345,7 @@ def _row(effect: float, drawn: Sequence[_Drawn]) -> Row:
         width=float(np.median(widths)) if widths else math.nan,
         coin=float(np.mean([one.coin for one in drawn])),
         no_gain=float(np.mean([gain <= 0.0 for gain in gains])) if gains else None,
+        limit=limit,
     )
 
 

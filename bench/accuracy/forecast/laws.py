@@ -40,8 +40,11 @@ class LawOfPatients:
     spread: float
     difference: float
 
-    def records(self, seed: int) -> tuple[Mapping[str, Records], Records]:
-        """The records of each hospital, and of as many test patients of each domain."""
+    def records(self, seed: int, cohort: int = 0) -> tuple[Mapping[str, Records], Records]:
+        """The records of each hospital, and of as many test patients of each domain.
+
+        `seed` draws the population and its patients. Another `cohort` is of other patients of the same population.
+        """
         rng, domains = np.random.default_rng(seed), len(self.shares)
         spectrum = np.arange(1, FINDINGS + 1) ** -0.5
         turn = np.linalg.qr(rng.normal(size=(FINDINGS, FINDINGS)))[0]
@@ -59,6 +62,9 @@ class LawOfPatients:
             along = findings(np.full(4000, m)) @ directions[m]
             slopes[m] = self.spread / along.std()
             offsets[m] = _offset(slopes[m] * along, self.prevalence)
+
+        if cohort:
+            rng = np.random.default_rng([seed, cohort])
 
         def people(domain: NDArray[np.int64]) -> Records:
             x = findings(domain)

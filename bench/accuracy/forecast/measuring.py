@@ -29,6 +29,8 @@ from silo_agent.learning.figures.evaluation import auc
 Floats = NDArray[np.float64]
 SEED: Final = 300
 FOLDS: Final = 5
+COHORTS: Final = 3
+"""Other cohorts from which a publication on a made-up population is made."""
 LEAST: Final = 40
 """Patients of the rarer class with whom a real domain counts. With fewer, their sampling alone moves its AUC by .05
 (one deviation), whatever the model is worth."""
@@ -75,11 +77,9 @@ def measured(case: Case, seed: int = SEED) -> Result:
     """The forecast, and then the outcome."""
     limit_threads(1)
     study = case.study
-    patients = tuple(round(size * (1 - HELD_OUT)) for size in case.sizes)
-    shares = tuple(share / sum(case.shares) for share in case.shares)
-    asked = expecting.Asked(patients, shares, case.prevalence, (case.effect,), HELD_OUT)
+    asked = _asked(case)
     if case.is_real:
-        about, tested = measurable(case, shares), [sum(case.sizes) * share for share in shares]
+        about, tested = measurable(case, asked.shares), [sum(case.sizes) * share for share in asked.shares]
         forecasted = forecast(study, asked, about=about, runs=FOLDS)
         (row,) = forecasted.rows
         said = widened(row.mean, [tested[m] for m in about], case.prevalence)
@@ -93,6 +93,26 @@ def measured(case: Case, seed: int = SEED) -> Result:
     named = is_coin(forecasted.figure, row)
     told = named or is_no_gain(row) or is_often_no_gain(row)
     return Result(case.name, row, said, named, told, *own, max(quiet[0], together[0]), alone[0])
+
+
+def published(case: Case, seed: int = SEED) -> float:
+    """What a publication would report of a made-up population: the mean AUC without noise on other cohorts of it."""
+    limit_threads(1)
+    study, values = case.study, []
+    about = counted(study, _asked(case))
+    for cohort in range(1, COHORTS + 1):
+        records, test = case.published(seed, cohort)
+        cohorts = HeldRecords(records, HELD_OUT, test).draw(study, seed)
+        _, quiet, together, _ = (_summary([areas]) for areas in _areas_of(study, cohorts, about, seed))
+        values.append(max(quiet[0], together[0]))
+    return float(np.mean(values))
+
+
+def _asked(case: Case) -> expecting.Asked:
+    """What the case's author expects."""
+    patients = tuple(round(size * (1 - HELD_OUT)) for size in case.sizes)
+    shares = tuple(share / sum(case.shares) for share in case.shares)
+    return expecting.Asked(patients, shares, case.prevalence, (case.effect,), HELD_OUT)
 
 
 def measurable(case: Case, shares: Sequence[float]) -> tuple[int, ...]:

@@ -5,7 +5,8 @@ four hospitals, by sex and age. All methods see the same patients: ten splits wi
 disease: six), of Adult its own split and 20 draws. Delta is 1e-5, and 1e-4 for the 900 patients of heart disease. The
 worst domain is judged among those with at least 60 test records of the rarer class; of heart disease, which has few,
 among all. It is the domain whose AUC is the least in the mean over the runs. Of heart disease the accuracy at each
-hospital is shown as well, beside FLamby's recipe (`by_hospital`).
+hospital is shown as well, beside FLamby's recipe (`by_hospital`). Of both that have hospitals each trains a model of
+its own, mixes it with the shared one and chooses, at epsilon 8 (`bench.accuracy.choice`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bench.accuracy import choice
 from bench.accuracy.real import by_hospital, data_sets
 from bench.accuracy.real.data_sets import SPLITS, Official, RealDataSet
 from bench.accuracy.real.judging import Judged, Runs
@@ -69,11 +72,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="fewer runs of each data set")
     parser.add_argument("--first", type=int, default=0, help="first seed; from 1000 on the splits that tuning uses")
     parser.add_argument("--draws", type=int, default=by_hospital.DRAWS, help="for the hospitals of heart disease")
+    parser.add_argument("--choices", type=int, default=choice.SPLITS, help="splits on which hospitals choose; 0: none")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--processes", action="store_true", help="run a seed of each through processes, too")
     given = parser.parse_args()
-    if given.draws < 2:
-        parser.error("an interval needs two draws at least")
+    if given.draws < 2 or given.choices == 1:
+        parser.error("an interval needs two draws and two splits at least")
     figures: list[Criterion] = []
     details: dict[str, object] = {}
     for name in given.only:
@@ -92,6 +96,10 @@ def main() -> int:
         if given.processes:
             folder = OUT / "real" / f"{name}-federation"
             figures += or_failure(name, partial(through_processes, name, data, runs, folder))
+        if name in choice.PERSONAL and given.choices:
+            gains = choice.on_splits(name, data, range(choice.FRESH, choice.FRESH + given.choices))
+            figures += choice.judged(name, gains, data.holdout)
+            details[f"{name}, choice"] = [asdict(one) for one in gains]
         if name == "heart":
             more = by_hospital.accuracies(data.files, given.draws, workers=given.workers, processes=given.processes)
             print("", *more.table, sep="\n")

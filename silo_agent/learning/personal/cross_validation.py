@@ -96,9 +96,14 @@ def choose(
     `plan` says how the personal model is trained. `alone` is the model of the hospital's own records, fitted with
     `own_folds`. With fewer than `FEWEST` patients the choice is the shared model.
     """
-    shared, found = models[max(models)], Compared()
+    found = Compared()
     if training.patient_count >= FEWEST:
         found = compare(models, training, plan, entropy=entropy, alone=alone, device=device)
+    return decided(models[max(models)], training, found, device)
+
+
+def decided(shared: SharedModel, training: Records, found: Compared, device: torch.device | str = "cpu") -> Choice:
+    """The choice that follows from what was compared."""
     enough = [one for one in found.gains if one.gain > _errors(one.candidate) * one.error]
     candidate = max(enough, key=lambda one: one.gain).candidate if enough else SHARED
     heads = np.zeros((0, shared.heads.shape[1]))

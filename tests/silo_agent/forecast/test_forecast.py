@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from silo_agent.forecast.assumptions import asked_of
-from silo_agent.forecast.forecast import ForecastInterval, counted, forecast
+from silo_agent.forecast.forecast import ForecastInterval, counted, forecast, limit_of, without
 from silo_agent.forecast.simulated_rounds import Walk
+
+DAYS = {"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}
 
 
 def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():
@@ -34,6 +36,30 @@ def test_noise_costs(raw_study):
     assert row.gap.middle == pytest.approx(row.plain_mean.middle - row.mean.middle)
     assert row.gain.middle == pytest.approx(row.mean.middle - row.alone.middle)
     assert 0 < row.width < 1
+
+
+@pytest.mark.parametrize(("patients", "effect"), [(300, 0.8), (3000, 0.62)])
+def test_without_noise_the_study_reaches_the_stated_effect(raw_study, patients, effect):
+    study = raw_study()
+    asked = asked_of(study, patients=[patients], prevalence=0.3, effect=effect)
+    limit = limit_of(study, asked, effect, counted(study, asked))
+    assert effect <= limit < 1
+    assert without(study, asked, limit, counted(study, asked)) == pytest.approx(effect, abs=0.004)
+
+
+def test_of_a_number_as_well(raw_study):
+    study = raw_study(data={"label": DAYS}, evaluation={"bins": 10, "noise": 0.5})
+    asked = asked_of(study, patients=[300], effect=0.3)
+    limit = limit_of(study, asked, 0.3, counted(study, asked))
+    assert limit > 0.3
+    assert without(study, asked, limit, counted(study, asked)) == pytest.approx(0.3, abs=0.01)
+
+
+def test_noise_never_helps_where_records_stand_for_several_patients(raw_study, monkeypatch):
+    monkeypatch.setattr("silo_agent.forecast.forecast._MOST_PATIENTS", 500)
+    study = raw_study(heads={"pooled_noise": 0.3, "domain_noise": 0.3})
+    (row,) = forecast(study, asked_of(study, patients=[4000], effect=0.7), draws=3).rows
+    assert row.gap.middle >= 0
 
 
 def test_every_run_is_of_the_patients_that_were_asked_about_and_no_more(raw_study, monkeypatch):
@@ -70,7 +96,7 @@ def test_a_range_of_effects_has_a_row_for_each(raw_study):
 @pytest.mark.parametrize(
     ("label", "figure"),
     [
-        ({"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}, "r2"),
+        (DAYS, "r2"),
         ({"column": "ill", "classes": [[0], [1], [2]], "positive": [], "negative": []}, "accuracy"),
     ],
 )
