@@ -5,9 +5,9 @@ and diabetes-130 by specialty, as `bench.accuracy.real` cuts them, on ten splits
 epsilon 8 is simulated (and kept in `bench/out/choice`), then every hospital trains its personal model, fits one of its
 own records, and chooses as an agent's personal process does. Measured on the hospital's held-out patients: AUC and log
 loss, paired. Wanted: no hospital worse than with the shared model beyond the noise of the splits, none of its domains
-beyond that and what chance gives among so many, and better in the mean. All choices about candidates and rule were made on splits from 1000
-on. Splits share their patients, so an interval over them is too narrow. It judges hospitals all the same, and beside it
-stands what Nadeau and Bengio (2003, Machine Learning 52) make of it, which judges domains.
+beyond that and what chance gives among so many, and better in the mean. All choices about candidates and rule were made
+on splits from 1000 on. Splits share their patients, so an interval over them is too narrow. It judges hospitals all the
+same, and beside it stands what Nadeau and Bengio (2003, Machine Learning 52) make of it, which judges domains.
 """
 
 from __future__ import annotations

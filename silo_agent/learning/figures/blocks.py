@@ -72,10 +72,10 @@ class MetricBlocks:
             return OpenedBlocks(blocks, sd, blocks.sum(axis=0), sd * math.sqrt(self.domains))
         count = self.domains
         domains, own = blocks[:-1] / self.scales[0], blocks[-1] / self.scales[-1]
-        of_domain, of_own = (sd / self.scales[0]) ** 2, (sd / self.scales[-1]) ** 2
+        of_domain, of_own = self.scales[0] ** -2, self.scales[-1] ** -2  # variances in units of that of `sd`
         added, of_added = domains.sum(axis=0), count * of_domain
         trust = of_added / (of_added + of_own)
         whole, of_whole = added + trust * (own - added), trust * of_own
         moved = domains + (whole - added) / count
         of_moved = of_domain * (1.0 - 1.0 / count) + of_whole / count**2
-        return OpenedBlocks(moved, math.sqrt(of_moved), whole, math.sqrt(of_whole))
+        return OpenedBlocks(moved, sd * math.sqrt(of_moved), whole, sd * math.sqrt(of_whole))

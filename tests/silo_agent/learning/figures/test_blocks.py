@@ -35,7 +35,8 @@ def test_rounding_makes_no_patient_count_more(share, others, cell):
 @given(SHARES, arrays(np.float64, (3, 4), elements=st.floats(-9, 9)))
 def test_without_noise_the_cells_come_back(share, cells):
     blocks = MetricBlocks(3, share)
-    opened = blocks.combined(blocks.laid_out(cells.ravel()), 1.0)
+    opened = blocks.combined(blocks.laid_out(cells.ravel()), 0.0)
+    assert opened.domain_sd == opened.whole_sd == 0.0
     np.testing.assert_allclose(opened.domains, cells, atol=1e-9)
     np.testing.assert_allclose(opened.whole, cells.sum(axis=0), atol=1e-9)
 
