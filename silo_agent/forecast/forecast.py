@@ -41,9 +41,9 @@ Figure = Literal["auc", "accuracy", "r2"]
 DRAWS: Final = 24
 """Draws of a stated effect; of each effect of a range, half as many."""
 LEVEL: Final = 0.9
-_MOST_VALUES: Final = 400_000
+_MOST_VALUES: Final = 1_200_000
 """Most inputs of the made-up patients of one draw. More patients than that would need are stood for by fewer."""
-_MOST_PATIENTS: Final = 12_000
+_MOST_PATIENTS: Final = 24_000
 _PUBLISHED: Final = 3
 """Draws of which the published intervals are computed, which takes longer than anything else."""
 _TESTED, _FEWEST = 8000, 400

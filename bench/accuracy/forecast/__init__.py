@@ -1,1 +1,1 @@
-"""Forecasts of `fedward-silo plan` against what the same studies came to: 30 studies, all laws and data sets."""
+"""Forecasts of `fedward-silo plan` against what the same studies came to: 40 studies, all laws and data sets."""
