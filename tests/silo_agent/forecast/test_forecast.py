@@ -5,11 +5,18 @@ import math
 import numpy as np
 import pytest
 
+from silo_agent.data.records import Records
 from silo_agent.forecast.assumptions import asked_of
-from silo_agent.forecast.forecast import ForecastInterval, counted, forecast, limit_of, without
+from silo_agent.forecast.forecast import ForecastInterval, _Test, counted, forecast, limit_of, without
 from silo_agent.forecast.simulated_rounds import Walk
 
 DAYS = {"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}
+
+
+def records_of(domains):
+    count = len(domains)
+    names = tuple(map(str, range(count)))
+    return Records(np.zeros((count, 1), np.float32), np.zeros(count, np.int64), domains, np.arange(count), names)
 
 
 def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():
@@ -122,7 +129,16 @@ def test_it_is_about_the_domains_that_the_study_will_publish(raw_study):
     assert counted(least, asked_of(least, patients=[10])) == (0, 1)
 
 
-@pytest.mark.slow
+def test_what_sampling_costs_falls_like_one_over_the_root_of_the_patients(raw_study):
+    study, domains = raw_study(), np.repeat([0, 1], 50)
+    test = _Test(study, records_of(domains), np.tile(np.linspace(0.05, 0.95, 50), 2))
+    best = test.measure(np.stack([1.0 - test.risks, test.risks], axis=1))
+    reached = (best[0] - 0.04, best[1] - 0.1)
+    np.testing.assert_allclose(test.missed(reached, 4.0), [0.02, 0.05])
+    np.testing.assert_allclose(test.missed(reached, 1.0), [0.0, 0.0])
+    np.testing.assert_allclose(test.missed((1.0, 1.0), 4.0), [0.0, 0.0])
+
+
 def test_the_mean_of_several_runs_varies_less(raw_study):
     study = raw_study(heads={"pooled_noise": 8.0, "domain_noise": 8.0})
     asked = asked_of(study, patients=[100], prevalence=0.4, effect=0.8)
