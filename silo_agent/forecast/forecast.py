@@ -41,9 +41,9 @@ Figure = Literal["auc", "accuracy", "r2"]
 DRAWS: Final = 24
 """Draws of a stated effect; of each effect of a range, half as many."""
 LEVEL: Final = 0.9
-_MOST_VALUES: Final = 1_200_000
+_MOST_VALUES: Final = 400_000
 """Most inputs of the made-up patients of one draw. More patients than that would need are stood for by fewer."""
-_MOST_PATIENTS: Final = 24_000
+_MOST_PATIENTS: Final = 12_000
 _PUBLISHED: Final = 3
 """Draws of which the published intervals are computed, which takes longer than anything else."""
 _TESTED, _FEWEST = 8000, 400
@@ -263,7 +263,7 @@ def _draw(
     best, sampled = _without_noise(study, training, test, each, rng)
     if study.data.label.count > BINARY:
         return _Drawn(own, best, None, width, coin)
-    own = min(own[0] + sampled[0], best[0]), min(own[1] + sampled[1], best[1])
+    own = own[0] + sampled[0], own[1] + sampled[1]
     mine = law.patients(max(min(round(asked.total / len(asked.patients)), _most(study)), 2))
     alone = test.measure(plain.predictions(mine, test.records, number=study.data.label.number is not None))
     return _Drawn(own, best, alone, width, coin)

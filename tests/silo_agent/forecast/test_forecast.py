@@ -62,13 +62,6 @@ def test_of_a_number_as_well(raw_study):
     assert without(study, asked, limit, counted(study, asked)) == pytest.approx(0.3, abs=0.01)
 
 
-def test_noise_never_helps_where_records_stand_for_several_patients(raw_study, monkeypatch):
-    monkeypatch.setattr("silo_agent.forecast.forecast._MOST_PATIENTS", 500)
-    study = raw_study(heads={"pooled_noise": 0.3, "domain_noise": 0.3})
-    (row,) = forecast(study, asked_of(study, patients=[4000], effect=0.7), draws=3).rows
-    assert row.gap.middle >= 0
-
-
 def test_every_run_is_of_the_patients_that_were_asked_about_and_no_more(raw_study, monkeypatch):
     times = []
 
