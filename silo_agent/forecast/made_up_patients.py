@@ -13,9 +13,9 @@ same. Nobody knows how much of this holds for a study's columns, so each draw of
   the first factor, which shows in many columns. Domain m has direction w + d v_m, with v_m drawn as w is, and d between
   0 and .8, mostly small (.8 times a beta variable of 1 and 2).
 
-The logit is scaled so that the best linear model that knows the domain reaches the expected effect. Every patient has
-one record. The figures were chosen beforehand from what such columns usually look like, and never fitted to the data
-sets of a bench (docs/forecast.md).
+The logit is scaled so that the best linear model that knows the domain reaches the effect that the law is asked for,
+with any number of patients (`forecast.limit_of`). Every patient has one record. The figures were chosen beforehand from
+what such columns usually look like, and never fitted to the data sets of a bench (docs/forecast.md).
 """
 
 from __future__ import annotations
