@@ -20,9 +20,11 @@ from policies.documents.study import Study
 
 HIERARCHICAL: Final = "hierarchical"
 POOLED: Final = "pooled solver"
+BLIND: Final = "outcome-blind clip"
+"""The hierarchical solver with records cut by their worst outcome (`heads.clip_by: worst`)."""
 FEDAVG, WEIGHTED = "FedAvg with DP-SGD", "FedDAR-WA"
 CENTRAL, BOOSTING, ALONE = "central regression", "gradient boosting", "hospitals alone"
-PRIVATE: Final = (HIERARCHICAL, POOLED, FEDAVG, WEIGHTED)
+PRIVATE: Final = (HIERARCHICAL, POOLED, BLIND, FEDAVG, WEIGHTED)
 """Measured at each epsilon, and without noise."""
 OPEN: Final = (CENTRAL, BOOSTING, ALONE)
 """Measured once for each split."""
@@ -50,7 +52,7 @@ class Everything:
         by_method: dict[Key, Judged] = {}
         first: RunMetrics | None = None
         for epsilon in self.epsilons if seed >= self.splits else (*self.epsilons, None):
-            for method, own in ((HIERARCHICAL, study), (POOLED, pooled_only(study))):
+            for method, own in ((HIERARCHICAL, study), (POOLED, pooled_only(study)), (BLIND, outcome_blind(study))):
                 noised = without_noise(own) if epsilon is None else accountant.calibrate(own, epsilon)
                 outcome = simulate(noised, cohorts, seed=seed)
                 risks = [
@@ -72,6 +74,11 @@ class Everything:
             msg = "give at least one epsilon"
             raise ValueError(msg)
         return MethodResults(study, seed, first.exact, first.together, by_method)
+
+
+def outcome_blind(study: Study) -> Study:
+    """The study with the clip that does not depend on outcomes."""
+    return with_fields(study, {"heads.clip_by": "worst"})
 
 
 def pooled_only(study: Study) -> Study:

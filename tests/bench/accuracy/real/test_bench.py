@@ -9,7 +9,17 @@ import pytest
 from bench.accuracy.real import __main__ as bench
 from bench.accuracy.real.data_sets import TUNING, TenSplits
 from bench.accuracy.real.judging import Runs
-from bench.accuracy.real.methods import ALONE, CENTRAL, FEDAVG, HIERARCHICAL, OPEN, POOLED, PRIVATE, pooled_only
+from bench.accuracy.real.methods import (
+    ALONE,
+    CENTRAL,
+    FEDAVG,
+    HIERARCHICAL,
+    OPEN,
+    POOLED,
+    PRIVATE,
+    outcome_blind,
+    pooled_only,
+)
 from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import identified
 from support.studies import tiny_study
@@ -74,6 +84,13 @@ def test_a_seed_names_its_split_and_tuning_has_others():
     assert first.held_out.identities == again.held_out.identities
     assert first.held_out.identities not in (other.held_out.identities, tuned.held_out.identities)
     assert first.held_out.patient_count == pytest.approx(0.3 * 200, abs=25)
+
+
+def test_the_outcome_blind_clip_differs_in_nothing_else():
+    study = tiny_study()
+    other = outcome_blind(study)
+    assert other.heads == study.heads.model_copy(update={"clip_by": "worst"})
+    assert other.heads.clip_by != study.heads.clip_by
 
 
 def test_the_pooled_solver_has_no_round_by_domain():
