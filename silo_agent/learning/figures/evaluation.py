@@ -72,8 +72,8 @@ class NumberResult:
 class Results:
     """The results of each domain from the noised metric sums, with 95 % intervals.
 
-    `noise_sd` is the standard deviation of the noise on every cell. `together`: of all patients, from the sums of all
-    domains, if the study says so.
+    `noise_sd` is the standard deviation of the noise on every cell. `together`: of all patients, if the study says so
+    (`blocks`).
     """
 
     study: str
