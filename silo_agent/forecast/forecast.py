@@ -142,14 +142,14 @@ def forecast(
 
     `about`: the domains over which mean and worst are taken; None: those that the study will publish (`counted`).
     `runs`: the study's figures are means over so many runs on the same patients, each with noise of its own. `done` is
-    told of each draw, as the number of those that are done more: 1.
+    told of each draw, also of those that set the law, as the number of those that are done more: 1.
     """
     limit_threads(1)
     each = draws if asked.is_stated else max(draws // 2, 2)
     domains = counted(study, asked) if about is None else tuple(about)
     rows = []
     for number, effect in enumerate(asked.effects):
-        limit = limit_of(study, asked, effect, domains)
+        limit = limit_of(study, asked, effect, domains, done=done)
         rng = np.random.default_rng([seed, number])
         unsure = asked.unsure if asked.is_stated else 0.0
         drawn = []
@@ -284,7 +284,9 @@ def _without_noise(
     return (float(best[0]), float(best[1])), (float(sampled[0]), float(sampled[1]))
 
 
-def limit_of(study: Study, asked: Asked, effect: float, about: Sequence[int]) -> float:
+def limit_of(
+    study: Study, asked: Asked, effect: float, about: Sequence[int], *, done: Callable[[int], object] = int
+) -> float:
     """What the law's best model must reach with any number of patients, if without noise the study reaches `effect`.
 
     Found by two steps on few draws, on the scale on which effects add up. With more than two classes there is no
@@ -294,12 +296,14 @@ def limit_of(study: Study, asked: Asked, effect: float, about: Sequence[int]) ->
         return effect
     limit = effect
     for _ in range(_STEPS):
-        reached_here = without(study, asked, limit, about)
-        limit = _moved(figure_of(study), limit, effect, reached_here)
+        came = without(study, asked, limit, about, done=done)
+        limit = _moved(figure_of(study), limit, effect, came)
     return limit
 
 
-def without(study: Study, asked: Asked, limit: float, about: Sequence[int]) -> float:
+def without(
+    study: Study, asked: Asked, limit: float, about: Sequence[int], *, done: Callable[[int], object] = int
+) -> float:
     """What the study, or one regression, reaches without noise in the mean of the domains, if this is the limit."""
     rng, count, values = np.random.default_rng(_SETTLING), min(asked.total, _most(study)), []
     for _ in range(_SETTLING):
@@ -307,6 +311,7 @@ def without(study: Study, asked: Asked, limit: float, about: Sequence[int]) -> f
         training = law.patients(count)
         test = _Test(study, *law.of_domains(np.repeat(about, max(_TESTED // len(about), _FEWEST))))
         values.append(_without_noise(study, training, test, asked.total / count, rng)[0][0])
+        done(1)
     return float(np.nanmean(values))
 
 

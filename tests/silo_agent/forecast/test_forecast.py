@@ -35,8 +35,10 @@ def test_an_interval_leaves_out_what_is_not_known():
 def test_noise_costs(raw_study):
     study = raw_study(evaluation={"noise": 0.5})
     asked = asked_of(study, patients=[400], prevalence=0.3, effect=0.8)
-    first = forecast(study, asked, draws=2)
+    done = []
+    first = forecast(study, asked, draws=2, done=done.append)
     (row,) = first.rows
+    assert done == [1] * (2 * 6 + 2)  # two steps of six draws set the law
     assert (first.figure, first.draws, row.effect, row.coin) == ("auc", 2, 0.8, 0.5)
     assert 0.5 < row.mean.middle < row.plain_mean.middle < 0.83
     assert row.worst.middle <= row.mean.middle
