@@ -21,7 +21,7 @@ import numpy as np
 from policies.documents.study import BINARY, Study
 from policies.plan.derive import HELD_OUT
 from silo_agent.forecast.assumptions import UNSURE, Asked, KnownData
-from silo_agent.forecast.forecast import figure_of, outcomes, without
+from silo_agent.forecast.forecast import figure_of, outcomes, reached_without_noise
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.releases.counts import noised_counts
 from silo_agent.storage.folders import StudyFolder
@@ -132,4 +132,4 @@ def _inverse(
     if slope < _FLAT:
         return None, UNSURE
     law = float(np.mean([np.nanstd(draws[n], ddof=1) for n in (place - 1, place)]))
-    return without(earlier, asked, limit, about), max(math.hypot(sampling, law) / slope, UNSURE)
+    return reached_without_noise(earlier, asked, limit, about), max(math.hypot(sampling, law) / slope, UNSURE)

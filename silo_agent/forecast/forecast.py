@@ -296,12 +296,12 @@ def limit_of(
         return effect
     limit = effect
     for _ in range(_STEPS):
-        came = without(study, asked, limit, about, done=done)
+        came = reached_without_noise(study, asked, limit, about, done=done)
         limit = _moved(figure_of(study), limit, effect, came)
     return limit
 
 
-def without(
+def reached_without_noise(
     study: Study, asked: Asked, limit: float, about: Sequence[int], *, done: Callable[[int], object] = int
 ) -> float:
     """What the study, or one regression, reaches without noise in the mean of the domains, if this is the limit."""

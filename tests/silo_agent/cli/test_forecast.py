@@ -91,7 +91,7 @@ TABLE = [
 @pytest.fixture
 def hospital(quick_path, homes, monkeypatch):
     """A hospital that took part in a study of 300 patients; its state has what the silos opened."""
-    monkeypatch.setattr(earlier_study, "without", lambda _study, _asked, limit, _about: limit)
+    monkeypatch.setattr(earlier_study, "reached_without_noise", lambda _study, _asked, limit, _about: limit)
     monkeypatch.setattr(earlier_study, "outcomes", lambda _study, _asked, effect, **_: [effect - 0.11, effect - 0.09])
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "north.csv").write_text("\n".join(TABLE))

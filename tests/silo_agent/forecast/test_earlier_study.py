@@ -29,7 +29,7 @@ def stored(path, study, *, counts=(90.0, 270.0), areas=((0.75, 0.05), (0.77, 0.0
 @pytest.fixture
 def _straight(monkeypatch):
     """A forecast that says .1 less than the effect, a little differently in every draw."""
-    monkeypatch.setattr(earlier_study, "without", lambda _study, _asked, limit, _about: limit)
+    monkeypatch.setattr(earlier_study, "reached_without_noise", lambda _study, _asked, limit, _about: limit)
     monkeypatch.setattr(earlier_study, "outcomes", lambda _study, _asked, effect, **_: [effect - 0.11, effect - 0.09])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from silo_agent.data.records import Records
 from silo_agent.forecast.assumptions import asked_of
-from silo_agent.forecast.forecast import ForecastInterval, _Test, counted, forecast, limit_of, without
+from silo_agent.forecast.forecast import ForecastInterval, _Test, counted, forecast, limit_of, reached_without_noise
 from silo_agent.forecast.simulated_rounds import Walk
 
 DAYS = {"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}
@@ -53,7 +53,7 @@ def test_without_noise_the_study_reaches_the_stated_effect(raw_study, patients, 
     asked = asked_of(study, patients=[patients], prevalence=0.3, effect=effect)
     limit = limit_of(study, asked, effect, counted(study, asked))
     assert effect <= limit < 1
-    assert without(study, asked, limit, counted(study, asked)) == pytest.approx(effect, abs=0.004)
+    assert reached_without_noise(study, asked, limit, counted(study, asked)) == pytest.approx(effect, abs=0.004)
 
 
 def test_of_a_number_as_well(raw_study):
@@ -61,7 +61,7 @@ def test_of_a_number_as_well(raw_study):
     asked = asked_of(study, patients=[300], effect=0.3)
     limit = limit_of(study, asked, 0.3, counted(study, asked))
     assert limit > 0.3
-    assert without(study, asked, limit, counted(study, asked)) == pytest.approx(0.3, abs=0.01)
+    assert reached_without_noise(study, asked, limit, counted(study, asked)) == pytest.approx(0.3, abs=0.01)
 
 
 def test_every_run_is_of_the_patients_that_were_asked_about_and_no_more(raw_study, monkeypatch):
