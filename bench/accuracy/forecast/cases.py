@@ -1,4 +1,7 @@
-"""The 40 studies, and what their authors expect: nobody has looked at a study's own forecast or outcome for it.
+"""The 40 studies, and what their authors expect: no expectation is made of a study's own forecast or outcome.
+
+Those of real tables were written down before anything was looked at. Those of made-up populations were restated by the
+rule below when `effect` came to mean what publications report; their outcomes were known by then.
 
 Sources of the expectations. `cohort`: sizes, shares and prevalence are the law's own; the effect is what the better of
 the study without noise and one regression reached in the mean of three other cohorts of the same population, rounded to

@@ -91,6 +91,7 @@ class Evaluation(Closed):
     together_share: Annotated[
         float,
         Field(ge=0, le=0.9),
+        bounds.within(0.01, 0.9, zero=True),
         About(
             (
                 "how much of the noised counts, by square, are those of all patients together; 0: they are the sum of"

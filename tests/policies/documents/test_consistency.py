@@ -96,6 +96,7 @@ FEDERATED = {
             },
             "a domain has this name",
         ),
+        ({"evaluation.together": True, "evaluation.together_share": 1e-310}, "is outside 0, or 0.01 to 0.9"),
         ({"evaluation.together_share": 0.2}, "is for figures of all patients; set evaluation.together: true"),
         ({"evaluation.auc": "fitted", "data.label": THREE}, "evaluation.auc fitted is for two classes"),
         (CALIBRATED | {"encoder.rounds": 5}, "must lie below the 5 rounds"),

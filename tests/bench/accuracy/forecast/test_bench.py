@@ -39,7 +39,7 @@ def test_forty_good_forecasts_miss_nothing():
 @pytest.mark.parametrize(
     ("numbers", "change", "figure"),
     [
-        (range(20, 28), {"mean": 0.75, "plain_mean": 0.75}, "outcome in the 90 % interval"),
+        (range(20, 27), {"mean": 0.75, "plain_mean": 0.75}, "outcome in the 90 % interval"),
         (range(37, 40), {"mean": 0.75}, "of the packaged tables"),
         (range(2), {"told": False}, "no better than staying alone, and told so"),
         (range(10, 13), {"told": True}, "told so, but better by more than 0.02"),
