@@ -138,7 +138,8 @@ def test_a_fourth_hospital_joins_and_nobody_forgets(tmp_path):
         heads=open_noise,
         privacy={"delta": 1e-5, "mode": "none", "count_noise": 0, "max_patients": 1000},
         evaluation={"bins": 6, "noise": 0},
-        encoder={"steps": 6, "sampling_rate": 1.0, "batch_size": 120, "learning_rate": 1.0, "noise": 0, "clip": 5.0},
+        # A rate of 1 makes the end depend on who is held out: the same hospital then loses .02 in one run of four.
+        encoder={"steps": 6, "sampling_rate": 1.0, "batch_size": 120, "learning_rate": 0.3, "noise": 0, "clip": 5.0},
     )
     files = write_sites(tmp_path / "data", silos=ALL)
     policy = yaml.safe_dump(policy_document(public=True, hand_over=True))
