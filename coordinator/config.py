@@ -16,6 +16,17 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 URL: Final = r"^https://[a-z0-9.-]+:\d+$"
 
 
+class Quotas(Closed):
+    """`quotas` of `coordinator.yaml`: how much the studies of one certificate may take."""
+
+    open_studies: Annotated[int, Field(ge=1, le=10_000)] = 64
+    """Studies that are not over."""
+    created_a_day: Annotated[int, Field(ge=1, le=10_000)] = 128
+    """Studies that are created within 24 hours."""
+    gigabytes: Annotated[float, Field(gt=0, le=1e6)] = 500.0
+    """Room on the spool's disk that one round of each open study takes, in all."""
+
+
 class CoordinatorConfig(Closed):
     """`coordinator.yaml`."""
 
@@ -41,6 +52,9 @@ class CoordinatorConfig(Closed):
     threads: Annotated[int, Field(ge=4, le=1024)] = 256
     """Threads that answer silos. A silo that waits holds none. No certificate can hold more than `door.seats.CALLS`.
     Operators have threads of their own."""
+
+    quotas: Quotas = Quotas()
+    """What each operator and author may take."""
 
     @classmethod
     def load(cls, path: Path) -> CoordinatorConfig:

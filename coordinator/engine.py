@@ -74,10 +74,11 @@ from crypto.secagg.dealt.slices import SliceForm
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import SpoiltStatement
 from crypto.secagg.voids import VoidPromise
-from policies.documents.study import Study, parse_study, read_stored, require_bounds
+from policies.documents.study import Study, parse_study, require_bounds
 from policies.plan import grids, quorum
 from policies.plan.release import plan
 from policies.refusals import Refused
+from protos.audit import AuditEntry
 from protos.chunks import ChunkList
 from protos.messages import (
     Answer,
@@ -95,6 +96,8 @@ from protos.steps import Note, Task
 
 log = structlog.get_logger()
 _UPDATED = "the coordinator was updated in the middle of the attempt, and silos write notes in another form now"
+LEAST_DIGITS = 12
+"""A study is called by its whole name or by so many digits of its digest at least: nobody hits two by chance."""
 TICK_SECONDS = 0.25
 STUCK_SECONDS = 60.0
 """How long the clock may wait for its turn before the coordinator counts as stuck."""
@@ -178,6 +181,10 @@ class Engine:
         """Whether time still passes for the studies: whether the clock had its turn within `STUCK_SECONDS`."""
         return time.monotonic() - self._ticked < STUCK_SECONDS
 
+    def now(self) -> float:
+        """Return the time by the engine's clock, in seconds since the epoch."""
+        return self._clock()
+
     def close(self) -> None:
         """Stop the threads. The state is stored already."""
         self._stop.set()
@@ -186,49 +193,54 @@ class Engine:
         self._worker.shutdown(wait=True)
         self._store.engine.dispose()
 
-    # --- operator -----------------------------------------------------------------------------------------------
-    def create(self, canonical: bytes) -> str:
-        """Store a study and return its digest.
+    # --- people -------------------------------------------------------------------------------------------------
+    def create(self, study: Study, entry: AuditEntry) -> None:
+        """Store a study, with its entry in the audit log.
 
-        Raises ValueError if it is no study, `Refused`, `StudyExistsError`, `LittleRoomError` if a round does not fit.
+        Raises `Refused`, `StudyExistsError`, `LittleRoomError` if a round does not fit.
         """
-        study = read_stored(canonical)
         _require_bounds(study)
         require_room(study, self._spool.free)
         progress = studies.create(script_of(study))
         with self._lock:
-            self._store.create(study.canonical(), progress)
+            self._store.create(study.canonical(), progress, entry)
             self._progress[study.digest] = progress
             self._measure()
         log.info("study created", study=study.digest, name=study.name)
-        return study.digest
 
-    def start_study(self, wanted: str) -> None:
-        """Ask the silos to join. Raises `StudyStateError`, as the calls below do."""
-        self._command(wanted, studies.start)
+    def command(self, study: str, move: Callable[[Progress, float], studies.Outcome], entry: AuditEntry) -> None:
+        """Change the state of a study as a person wants it, with an entry in the audit log.
 
-    def pause_study(self, wanted: str, reason: str) -> None:
-        """Hand out no more work of a study. Its time stands still."""
-        self._command(wanted, lambda progress, now: studies.pause(progress, reason, now))
-
-    def resume_study(self, wanted: str) -> None:
-        """Go on with a study that is paused or waits for silos."""
-        self._command(wanted, studies.resume)
-
-    def forgive(self, wanted: str, silo: str) -> None:
-        """Forget what waiting for a silo has cost a study."""
-        self._command(wanted, lambda progress, _: studies.forgive(progress, silo))
-        log.info("silo forgiven", study=wanted, silo=silo)
-
-    def abort_study(self, wanted: str, reason: str) -> None:
-        """Stop a study for good."""
-        self._command(wanted, lambda progress, now: studies.abort(progress, reason, now))
-
-    def status(self, wanted: str) -> StudyStatus:
-        """Return the status of a study."""
+        Raises `StudyStateError` if the study is not in a state that allows it; then nothing has changed.
+        """
         with self._lock:
-            progress = self._find(wanted)
-            study = progress.script.study
+            progress = self._of(study)
+            self._commit(progress, *move(progress, self._clock()), entry=entry)
+
+    def find(self, wanted: str, shown: Callable[[str], bool]) -> Script:
+        """Return the study with this name, or whose digest begins so with at least twelve digits.
+
+        Studies of which `shown` says no are not there. Raises `UnknownStudyError`, also if several match.
+        """
+        with self._lock:
+            scripts = [one.script for one in self._progress.values() if shown(one.script.study)]
+        long = len(wanted) >= LEAST_DIGITS
+        found = [one for one in scripts if one.name == wanted or (long and one.study.startswith(wanted))]
+        if len(found) == 1:
+            return found[0]
+        digits = f"at least {LEAST_DIGITS} digits of the digest"
+        msg = f"{len(found)} studies match {wanted!r}; give the whole name, or {digits}"
+        raise UnknownStudyError(msg)
+
+    def not_over(self) -> list[Study]:
+        """Return the studies that have not ended, also those that were not started."""
+        with self._lock:
+            return [self._study(one.script.study) for one in self._progress.values() if one.life not in studies.OVER]
+
+    def status(self, study: str) -> StudyStatus:
+        """Return the status of a study. Raises `UnknownStudyError`."""
+        with self._lock:
+            progress = self._of(study)
             described = self._described(progress)
             return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
@@ -237,10 +249,10 @@ class Engine:
         with self._lock:
             return [brief(self._described(progress)) for progress in self._progress.values()]
 
-    def results(self, wanted: str) -> StudyResults:
+    def results(self, study: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
         with self._lock:
-            progress = self._find(wanted)
+            progress = self._of(study)
         script, round_ = progress.script, progress.round
         if not self._study(script.study).publish:
             msg = f"{script.name} publishes nothing: its `publish` lists no metric"
@@ -442,12 +454,11 @@ class Engine:
     def _described(self, progress: Progress) -> StudyStatus:
         return short(describe(progress, self._seen), self.shortages.standing(progress.script.study))
 
-    def _find(self, wanted: str) -> Progress:
-        found = [p for p in self._progress.values() if p.script.name == wanted or p.script.study.startswith(wanted)]
-        if not wanted or len(found) != 1:
-            msg = f"{len(found)} studies match {wanted!r}; give the name or the digest"
-            raise UnknownStudyError(msg)
-        return found[0]
+    def _of(self, study: str) -> Progress:
+        progress = self._progress.get(study)
+        if progress is None:
+            raise UnknownStudyError(study)
+        return progress
 
     def _study(self, digest_: str) -> Study:
         if digest_ not in self._studies:
@@ -509,11 +520,6 @@ class Engine:
             msg = f"the study is {progress.life}, and {silo} takes part"
             raise WrongPhaseError(msg)
 
-    def _command(self, wanted: str, move: Callable[[Progress, float], studies.Outcome]) -> None:
-        with self._lock:
-            progress = self._find(wanted)
-            self._commit(progress, *move(progress, self._clock()))
-
     def _at(self, place: Place, event: Event) -> None:
         with self._lock:
             self._round(place)
@@ -522,17 +528,23 @@ class Engine:
     def _apply(self, progress: Progress, event: Event, signed: SignedPublication | None = None) -> None:
         self._commit(progress, *studies.advance(progress, event, self._clock()), signed)
 
-    def _commit(
-        self, before: Progress, after: Progress, effects: list[Effect], signed: SignedPublication | None = None
+    def _commit(  # an outcome is two of them
+        self,
+        before: Progress,
+        after: Progress,
+        effects: list[Effect],
+        signed: SignedPublication | None = None,
+        *,
+        entry: AuditEntry | None = None,
     ) -> None:
-        if not effects:
+        if not effects and entry is None:
             return
         after = in_sentences(after)
         times = ended_phases(before, after, effects, self._clock())
         published = (before.round.place, signed) if before.round and signed else None
         if (signed_list := newly_signed(before, after)) is not None:
             self._summed(*signed_list)
-        self._store.save(after, times, published)
+        self._store.save(after, times, published, entry)
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
         self._progress[after.script.study] = after

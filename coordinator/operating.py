@@ -1,4 +1,4 @@
-"""The operator's client: one method for each call. Errors are sentences."""
+"""A person's client: one method for each call. Errors are sentences."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 import grpc
 
+from coordinator.audit_copy import AuditCopy
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
 from crypto.pki.tls import channel_credentials
 from protos import codec
+from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import sentence
 from protos.messages import MAX_MESSAGE, MessageError, StudyResults
 from protos.status import StudyStatus
@@ -43,25 +45,25 @@ class Operator:
             request = operator_pb2.CreateStudyRequest(canonical=canonical)
             return str(self._calls.CreateStudy(request, timeout=DEADLINE_SECONDS).study)
 
-    def start(self, study: str) -> None:
-        """Begin a study."""
+    def start(self, study: str, reason: str = "") -> None:
+        """Begin a study. `reason` is needed for a study that is not the caller's own, here and below."""
         with self._errors():
-            self._calls.StartStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
+            self._calls.StartStudy(_request(study, reason), timeout=DEADLINE_SECONDS)
 
-    def pause(self, study: str) -> None:
+    def pause(self, study: str, reason: str = "") -> None:
         """Stop handing out work of a study until it is resumed."""
         with self._errors():
-            self._calls.PauseStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
+            self._calls.PauseStudy(_request(study, reason), timeout=DEADLINE_SECONDS)
 
-    def resume(self, study: str) -> None:
+    def resume(self, study: str, reason: str = "") -> None:
         """Go on with a study that is paused or waits for silos."""
         with self._errors():
-            self._calls.ResumeStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
+            self._calls.ResumeStudy(_request(study, reason), timeout=DEADLINE_SECONDS)
 
-    def forgive(self, study: str, silo: str) -> None:
+    def forgive(self, study: str, silo: str, reason: str = "") -> None:
         """Forget what waiting for a silo has cost a study."""
         with self._errors():
-            request = operator_pb2.ForgiveSiloRequest(study=study, silo=silo)
+            request = operator_pb2.ForgiveSiloRequest(study=study, silo=silo, reason=reason)
             self._calls.ForgiveSilo(request, timeout=DEADLINE_SECONDS)
 
     def abort(self, study: str, reason: str) -> None:
@@ -88,6 +90,15 @@ class Operator:
             request = operator_pb2.StudyRequest(study=study)
             return codec.results_from_wire(self._calls.GetResults(request, timeout=DEADLINE_SECONDS))
 
+    def audit(self, first: int) -> AuditCopy:
+        """Return the audit log from the entry with this number on, and what silos signed of it."""
+        with self._errors():
+            request = operator_pb2.GetAuditLogRequest(first=first)
+            parts = list(self._calls.GetAuditLog(request, timeout=DEADLINE_SECONDS))
+            entries = tuple(codec.from_wire(AuditEntry, one) for part in parts for one in part.entries)
+            cosigned = tuple(codec.from_wire(CosignedAudit, one) for part in parts for one in part.cosignatures)
+            return AuditCopy(entries, cosigned)
+
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
@@ -109,3 +120,7 @@ class Operator:
         except MessageError as error:
             msg = f"the coordinator's answer is malformed: {error}; update the older of the two"
             raise OperatorError(msg) from None
+
+
+def _request(study: str, reason: str) -> operator_pb2.StudyRequest:
+    return operator_pb2.StudyRequest(study=study, reason=reason)

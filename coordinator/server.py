@@ -24,7 +24,9 @@ from coordinator.door.core_log import CoreLog
 from coordinator.door.guard import Guard
 from coordinator.engine import Engine
 from coordinator.metrics import CoordinatorMetrics
-from coordinator.service import OperatorService, Refusals, SiloService
+from coordinator.people.desk import Desk
+from coordinator.people.service import OperatorService
+from coordinator.service import Refusals, SiloService
 from coordinator.storage.alone import alone_in
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
@@ -116,9 +118,12 @@ class Server:
         connections = Connections(self.port, self.metrics)
         self._guard = Guard(trust, connections, self.metrics, pool=pool, passing=self._cosigning.pass_time)
         refusals = Refusals(trust, self.metrics, connections, self.engine.shortages)
-        self._add(SILOS, SiloService(self.engine, spool, refusals, version("fedward"), cosigning=self._cosigning))
+        release = version("fedward")
+        silos = SiloService(self.engine, spool, refusals, release, cosigning=self._cosigning, audit=store.audit)
+        self._add(SILOS, silos)
+        self.desk = Desk(self.engine, store, config.quotas, self.engine.now)
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
-        self._add(OPERATORS, OperatorService(self.engine, refusals), pool=self._operators)
+        self._add(OPERATORS, OperatorService(self.desk, refusals), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
         self._http, self._http_thread = _serve_metrics(config, self.metrics)

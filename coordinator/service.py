@@ -13,12 +13,14 @@ import hmac
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar, cast
 
 import grpc
 import structlog
 
+from coordinator.core.quotas import QuotaError
+from coordinator.core.rights import RightsError
 from coordinator.core.round import WrongPhaseError
 from coordinator.core.study import StudyStateError
 from coordinator.cosigning import KnownLedgers
@@ -31,17 +33,20 @@ from coordinator.errors import CoordinatorError
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.relay.handing_out import HandingOut
 from coordinator.shortages import Shortages
+from coordinator.storage.audit_log import AuditLog, AuditLogError
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from coordinator.sums.room import LittleRoomError
 from coordinator.work import complaint_of
+from crypto.audit_chain import AuditStatement, Followed
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
-from crypto.pki.certificates import Trust
-from crypto.pki.identity import Role
+from crypto.pki.certificates import Roles, Trust
+from crypto.pki.identity import Identity, Role
 from crypto.secagg.holding import Holding
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
+from protos.audit import CosignedAudit
 from protos.bounds import MAX_SILOS, sentence
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
@@ -56,12 +61,11 @@ from protos.messages import (
     Publication,
     UploadHeader,
     Work,
-    require_name,
     require_text,
 )
 from protos.roster import named
 from protos.steps import Note, Task
-from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
+from protos.v1 import common_pb2, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
@@ -82,6 +86,9 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (ContentConflictError, grpc.StatusCode.ALREADY_EXISTS),
     (StudyExistsError, grpc.StatusCode.ALREADY_EXISTS),
     (LittleRoomError, grpc.StatusCode.FAILED_PRECONDITION),
+    (RightsError, grpc.StatusCode.PERMISSION_DENIED),
+    (QuotaError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (AuditLogError, grpc.StatusCode.FAILED_PRECONDITION),
     (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
     (WrongPhaseError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -139,18 +146,22 @@ class Refusals:
 
 
 class Caller:
-    """Reads from the TLS session who calls. The certificate must be the authority's and of one role."""
+    """Reads from the TLS session who calls. The certificate must be the authority's and of one of these roles."""
 
-    def __init__(self, trust: Trust, role: Role) -> None:
+    def __init__(self, trust: Trust, role: Roles) -> None:
         self._trust, self._role = trust, role
 
     def name(self, context: grpc.ServicerContext) -> str:
         """Return the caller's name. Raises `CertificateError`."""
-        return self._trust.identify(certificate_of(context), role=self._role).name
+        return self.identity(context).name
+
+    def identity(self, context: grpc.ServicerContext) -> Identity:
+        """Return who calls. Raises `CertificateError`."""
+        return self._trust.identify(certificate_of(context), role=self._role)
 
     def require_own(self, context: grpc.ServicerContext, member: Member) -> None:
         """Raise `SignatureRefused` unless a member has the caller's name and the caller's own certificate."""
-        caller = self._trust.identify(certificate_of(context), role=self._role)
+        caller = self.identity(context)
         if member.silo != caller.name:
             msg = f"{caller.name} may not answer in the name of {member.silo}; answer under the own name"
             raise SignatureRefused(msg)
@@ -212,9 +223,11 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         version: str,
         *,
         cosigning: KnownLedgers,
+        audit: AuditLog,
     ) -> None:
         self._engine, self._handing_out = engine, HandingOut(spool)
         self._cosigning, self._version = cosigning, version
+        self._audit = audit
         self.refusals, self._metrics = refusals, refusals.metrics
         self._caller = Caller(refusals.trust, Role.SILO)
         self._replies = WorkReplies()
@@ -399,9 +412,31 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         request: silo_pb2.HeartbeatRequest,  # noqa: ARG002  # the call is the message
         context: grpc.ServicerContext,
     ) -> silo_pb2.HeartbeatReply:
-        """Note that the caller is still here."""
+        """Note that the caller is still here. Say how many entries the audit log has, for the caller to follow it."""
         self._silo(context)
-        return silo_pb2.HeartbeatReply()
+        return silo_pb2.HeartbeatReply(audit_entries=self._audit.followed().entries)
+
+    @mapped
+    def FollowAudit(
+        self, request: silo_pb2.FollowAuditRequest, context: grpc.ServicerContext
+    ) -> silo_pb2.FollowAuditReply:
+        """Return the digests of the audit log's entries after those that the caller has followed."""
+        self._silo(context)
+        reply: silo_pb2.FollowAuditReply = codec.to_wire(self._audit.trail(Followed(request.entries, request.head)))
+        return reply
+
+    @mapped
+    def CosignAudit(
+        self, request: common_pb2.AuditCosignature, context: grpc.ServicerContext
+    ) -> silo_pb2.CosignAuditReply:
+        """Take what the caller signs of the audit log."""
+        silo = self._silo(context)
+        signed = codec.from_wire(CosignedAudit, request)
+        broke = Followed(signed.broke_entries, signed.broke_head)
+        statement = AuditStatement(Followed(signed.entries, signed.head), broke)
+        self._caller.verify(context, silo, statement.to_sign(), signed.signature)
+        self._audit.keep(replace(signed, silo=silo, certificate_pem=certificate_of(context)))
+        return silo_pb2.CosignAuditReply()
 
     @mapped_stream
     def LatestCountersignatures(
@@ -491,88 +526,3 @@ class _Slot:
     def __exit__(self, *_: object) -> None:
         with self._guard:
             self._growing.discard(self._key)
-
-
-class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
-    """The calls of operators."""
-
-    def __init__(self, engine: Engine, refusals: Refusals) -> None:
-        self._engine, self._caller = engine, Caller(refusals.trust, Role.OPERATOR)
-        self.refusals = refusals
-
-    @mapped
-    def CreateStudy(
-        self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
-    ) -> operator_pb2.CreateStudyReply:
-        """Store a study."""
-        log.info("operator", name=self._caller.name(context), call="create")
-        return operator_pb2.CreateStudyReply(study=self._engine.create(request.canonical))
-
-    @mapped
-    def StartStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
-        """Begin a study."""
-        log.info("operator", name=self._caller.name(context), call="start")
-        self._engine.start_study(request.study)
-        return operator_pb2.StudyReply()
-
-    @mapped
-    def ForgiveSilo(
-        self, request: operator_pb2.ForgiveSiloRequest, context: grpc.ServicerContext
-    ) -> operator_pb2.StudyReply:
-        """Forget what waiting for one silo has cost a study."""
-        log.info("operator", name=self._caller.name(context), call="forgive", silo=request.silo)
-        require_name(request.silo, "forgive.silo")
-        self._engine.forgive(request.study, request.silo)
-        return operator_pb2.StudyReply()
-
-    @mapped
-    def AbortStudy(
-        self, request: operator_pb2.AbortStudyRequest, context: grpc.ServicerContext
-    ) -> operator_pb2.StudyReply:
-        """Stop a study for good."""
-        name = self._caller.name(context)
-        log.info("operator", name=name, call="abort")
-        self._engine.abort_study(request.study, f"stopped by {name}: {request.reason or 'no reason given'}")
-        return operator_pb2.StudyReply()
-
-    @mapped
-    def PauseStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
-        """Hand out no more work of a study."""
-        name = self._caller.name(context)
-        log.info("operator", name=name, call="pause")
-        self._engine.pause_study(request.study, f"paused by {name}")
-        return operator_pb2.StudyReply()
-
-    @mapped
-    def ResumeStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
-        """Go on with a study."""
-        log.info("operator", name=self._caller.name(context), call="resume")
-        self._engine.resume_study(request.study)
-        return operator_pb2.StudyReply()
-
-    @mapped_stream
-    def GetResults(
-        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
-    ) -> Iterator[operator_pb2.ResultsPart]:
-        """Return what a finished study has published."""
-        self._caller.name(context)
-        yield from codec.results_to_wire(self._engine.results(request.study))
-
-    @mapped
-    def GetStudyStatus(
-        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
-    ) -> operator_pb2.StudyStatus:
-        """Return the status of one study with its history."""
-        self._caller.name(context)
-        reply: operator_pb2.StudyStatus = codec.to_wire(self._engine.status(request.study))
-        return reply
-
-    @mapped
-    def ListStudies(
-        self,
-        request: operator_pb2.ListStudiesRequest,  # noqa: ARG002  # the call is the message
-        context: grpc.ServicerContext,
-    ) -> operator_pb2.ListStudiesReply:
-        """Return the status of all studies in brief."""
-        self._caller.name(context)
-        return operator_pb2.ListStudiesReply(studies=[codec.to_wire(s) for s in self._engine.statuses()])

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from google.protobuf.message import Message as Wire
 
+from protos.audit import AuditEntry, AuditTrail, CosignedAudit
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.messages import (
     AgreedFigure,
@@ -60,6 +61,9 @@ WIRE: Final[dict[type[Message], type[Wire]]] = {
     Confirm: silo_pb2.ConfirmRequest,
     SignedCheckpoint: silo_pb2.SignedStatement,
     CosignedCheckpoint: silo_pb2.Countersignature,
+    AuditEntry: operator_pb2.AuditEntry,
+    AuditTrail: silo_pb2.FollowAuditReply,
+    CosignedAudit: common_pb2.AuditCosignature,
     Handed: silo_pb2.WitnessReply,
     Cosigned: silo_pb2.CountersignReply,
     MemberStatus: operator_pb2.MemberStatus,

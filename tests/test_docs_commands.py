@@ -10,7 +10,7 @@ import pytest
 import typer
 import typer.main
 
-import coordinator.cli
+import coordinator.cli.main
 import crypto.pki.authority.cli
 import deploy.local.cli
 import silo_agent.cli.main
@@ -22,7 +22,7 @@ PROGRAMS = {
     for name, module in {
         "fedward": deploy.local.cli,
         "fedward-authority": crypto.pki.authority.cli,
-        "fedward-coordinator": coordinator.cli,
+        "fedward-coordinator": coordinator.cli.main,
         "fedward-silo": silo_agent.cli.main,
     }.items()
 }

@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-MODULES = ("silo_agent.cli", "silo_agent.cli.main", "coordinator.cli", "crypto.pki.authority.cli", "deploy.local.cli")
+MODULES = (
+    "silo_agent.cli",
+    "silo_agent.cli.main",
+    "coordinator.cli",
+    "coordinator.cli.main",
+    "crypto.pki.authority.cli",
+    "deploy.local.cli",
+)
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")

@@ -31,6 +31,7 @@ from coordinator.describing import in_sentences, measure
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.storage.store import Store
 from protos import record
+from protos.audit import AuditEntry
 from protos.messages import Answer, Confirm, Member, Part, Tensor, UploadHeader
 from protos.steps import SUM, Note
 
@@ -155,7 +156,7 @@ def cost_of(silos: int) -> EventCost:
     with tempfile.TemporaryDirectory(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
         store = Store.in_folder(Path(folder) / "data")
         state = create(script)
-        store.create(b"{}", state)
+        store.create(b"{}", state, AuditEntry(0, "", "", "", "create", STUDY, "bench", "", "", "done", ""))
         begun = written()
         state, _ = start(state, 1.0)
         store.save(state, [])

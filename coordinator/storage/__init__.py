@@ -1,6 +1,6 @@
-"""What the coordinator keeps: studies and rounds, sealed uploads in files, how far ledgers had come, older databases.
+"""What the coordinator keeps: studies and rounds, sealed uploads in files, how far ledgers had come, who did what.
 
 Everything is durable before anybody hears of it. What the bytes mean is not known here.
 """
 
-__all__ = ["checkpoints", "closing", "shelf", "spool", "store"]
+__all__ = ["audit_log", "checkpoints", "closing", "shelf", "spool", "store"]

@@ -45,10 +45,13 @@ from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLA
 from common.sqlite import make_durable
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
+from coordinator.storage import audit_log
+from coordinator.storage.audit_log import AuditLog
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.shortage import DatabaseShortError, database_told
 from coordinator.storage.upgrading import upgraded
 from protos import changes, record
+from protos.audit import AuditEntry
 from protos.messages import (
     Place,
     SignedPublication,
@@ -82,6 +85,13 @@ _created = Table(
     Column("study", String(64), nullable=False, unique=True),
 )
 """The order of the studies. Studies of version 0.1 have no row here."""
+_owners = Table(
+    "owners",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("owner", String(128), nullable=False),
+)
+"""Who created each study, by the URI in the certificate. Studies of versions up to 0.6 have no row here."""
 _contents = Table(
     "contents",
     _metadata,
@@ -184,6 +194,8 @@ class Store:
             if self._engine.dialect.name == "sqlite":
                 event.listen(self._engine, "connect", _durable_sqlite)
             _metadata.create_all(self._engine)
+            self.audit = AuditLog(self._engine)
+            """Who did what, in the same database."""
             event.listen(self._engine, "handle_error", self._said)
         except (SQLAlchemyError, ImportError) as error:
             # The first line says what is wrong; the rest is SQL and links. It has no URL, which could hold a password.
@@ -217,8 +229,11 @@ class Store:
         with self._transaction() as connection:
             connection.execute(delete(_room))
 
-    def create(self, canonical: bytes, progress: Progress) -> None:
-        """Store a new study. Raises `StudyExistsError`."""
+    def create(self, canonical: bytes, progress: Progress, entry: AuditEntry) -> None:
+        """Store a new study, which belongs to who created it, with its entry in the audit log.
+
+        Raises `StudyExistsError`.
+        """
         script = progress.script
         row = {
             "study": script.study,
@@ -230,14 +245,28 @@ class Store:
             with self._transaction() as connection:
                 connection.execute(insert(_studies).values(row))
                 connection.execute(insert(_created).values(study=script.study))
+                connection.execute(insert(_owners).values(study=script.study, owner=entry.who))
+                audit_log.append(connection, entry)
         except IntegrityError:
             msg = f"a study named {script.name!r} exists already; give the new one another name"
             raise StudyExistsError(msg) from None
 
+    def owners(self) -> dict[str, str]:
+        """Return who created each study, as a URI by the study's digest."""
+        with self._transaction() as connection:
+            return {row.study: row.owner for row in connection.execute(select(_owners))}
+
     def save(
-        self, progress: Progress, times: list[PhaseTime], published: tuple[Place, SignedPublication] | None = None
+        self,
+        progress: Progress,
+        times: list[PhaseTime],
+        published: tuple[Place, SignedPublication] | None = None,
+        entry: AuditEntry | None = None,
     ) -> None:
-        """Store a study's new state, together with the phases that it ended and the figures that a silo published."""
+        """Store a study's new state, together with the phases that it ended and the figures that a silo published.
+
+        If a person caused it, `entry` tells so in the audit log.
+        """
         study = progress.script.study
         before = self._kept.pop(study, None)  # if this fails, nobody knows what is stored: the next state is whole
         with self._transaction() as connection:
@@ -256,6 +285,8 @@ class Store:
             if published is not None:
                 place, signed = published
                 connection.execute(insert(_publications).values(**asdict(place), **asdict(signed)))
+            if entry is not None:
+                audit_log.append(connection, entry)
         self._kept[study] = kept
 
     def load(self) -> list[Progress]:

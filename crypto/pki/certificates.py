@@ -54,11 +54,12 @@ _MOST_REMEMBERED = 1024
 
 
 KEY_USES: dict[Role, ObjectIdentifier] = {
-    Role.SILO: ExtendedKeyUsageOID.CLIENT_AUTH,
-    Role.OPERATOR: ExtendedKeyUsageOID.CLIENT_AUTH,
-    Role.COORDINATOR: ExtendedKeyUsageOID.SERVER_AUTH,
+    role: ExtendedKeyUsageOID.SERVER_AUTH if role is Role.COORDINATOR else ExtendedKeyUsageOID.CLIENT_AUTH
+    for role in Role
 }
-"""The extended key usage that a certificate of each role carries: silos and operators call, coordinators answer."""
+"""The extended key usage that a certificate of each role carries: silos and people call, coordinators answer."""
+Roles = Role | frozenset[Role]
+"""One role, or several of which a certificate must have one."""
 
 
 def require_data_set(certificate_pem: bytes, data_set: str) -> None:
@@ -230,7 +231,7 @@ class Trust:
         self,
         certificate_pem: bytes,
         *,
-        role: Role | None = None,
+        role: Roles | None = None,
         now: datetime | None = None,
         as_of: datetime | None = None,
     ) -> Identity:
@@ -244,7 +245,7 @@ class Trust:
         return self.judge(self.examine(certificate_pem), role=role, now=now, as_of=as_of)
 
     def judge(
-        self, holder: Holder, *, role: Role | None = None, now: datetime | None = None, as_of: datetime | None = None
+        self, holder: Holder, *, role: Roles | None = None, now: datetime | None = None, as_of: datetime | None = None
     ) -> Identity:
         """Return whose certificate it is, unless time, role or revocation forbid it. As `identify`."""
         at, identity = as_of or now or datetime.now(UTC), holder.identity
@@ -306,7 +307,7 @@ class Trust:
         message: bytes,
         signature: bytes,
         *,
-        role: Role | None = None,
+        role: Roles | None = None,
         now: datetime | None = None,
         as_of: datetime | None = None,
     ) -> Identity:
@@ -548,9 +549,11 @@ def _admitted_by(certificate: x509.Certificate) -> str | None:
         return None
 
 
-def _require_role(identity: Identity, role: Role) -> None:
-    if identity.role is not role:
-        needed = "an operator" if role is Role.OPERATOR else f"a {role.value}"
+def _require_role(identity: Identity, role: Roles) -> None:
+    wanted = [one for one in Role if one is role or (isinstance(role, frozenset) and one in role)]
+    if identity.role not in wanted:
+        *others, last = (f"{'an' if one.value[0] in 'ao' else 'a'} {one.value}" for one in wanted)
+        needed = f"{', '.join(others)} or {last}" if others else last
         msg = f"the certificate is for {identity}, but {needed} is needed; give the right party's certificate"
         raise CertificateError(msg)
 

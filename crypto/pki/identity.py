@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from common.names import is_name
 from crypto.errors import CertificateError
@@ -23,11 +23,22 @@ _INSTITUTION = f"{_SCHEME}institution/"
 
 
 class Role(StrEnum):
-    """What a certificate entitles its holder to be."""
+    """What a certificate entitles its holder to be. A person may hold several certificates, each for one role."""
 
     SILO = "silo"
     COORDINATOR = "coordinator"
     OPERATOR = "operator"
+    """Runs the service, and may touch everybody's studies."""
+    AUTHOR = "author"
+    """Creates studies, and starts, pauses, resumes and aborts these."""
+    VIEWER = "viewer"
+    """Reads what the coordinator knows, and changes nothing."""
+    APPROVER = "approver"
+    """Signs policies and approvals for a hospital. Has no right at the coordinator."""
+
+
+PEOPLE: Final = frozenset({Role.OPERATOR, Role.AUTHOR, Role.VIEWER, Role.APPROVER})
+"""The roles of people, none of whom runs a program all the time."""
 
 
 @dataclass(frozen=True, order=True)
@@ -61,6 +72,11 @@ class Identity:
 
     def __str__(self) -> str:
         return self.uri
+
+
+def role_of(uri: str) -> Role:
+    """Return the role in an identity's URI. Raises `CertificateError`."""
+    return Identity.parse(uri).role
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from policies.documents.sections.spelling import UTF_8, FileFormat, Spelling
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
-Approver = Annotated[str, Field(pattern=f"^fedward://operator/{names.PATTERN}$")]
+Approver = Annotated[str, Field(pattern=f"^fedward://(approver|operator)/{names.PATTERN}$")]
+"""Operators stand in policies of versions up to 0.6. They stay readable, and no new one comes into force."""
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Names = Annotated[str, Field(pattern=r"^[a-z0-9*]([a-z0-9*-]{0,61}[a-z0-9*])?$")]
 """Names of studies: one, or with `*` for any text."""

@@ -41,3 +41,21 @@ class Place(_message.Message):
     round: int
     attempt: int
     def __init__(self, study: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class AuditCosignature(_message.Message):
+    __slots__ = ("silo", "entries", "head", "broke_entries", "broke_head", "certificate_pem", "signature")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    BROKE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BROKE_HEAD_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    entries: int
+    head: bytes
+    broke_entries: int
+    broke_head: bytes
+    certificate_pem: bytes
+    signature: bytes
+    def __init__(self, silo: _Optional[str] = ..., entries: _Optional[int] = ..., head: _Optional[bytes] = ..., broke_entries: _Optional[int] = ..., broke_head: _Optional[bytes] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...

@@ -20,10 +20,12 @@ class CreateStudyReply(_message.Message):
     def __init__(self, study: _Optional[str] = ...) -> None: ...
 
 class StudyRequest(_message.Message):
-    __slots__ = ("study",)
+    __slots__ = ("study", "reason")
     STUDY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     study: str
-    def __init__(self, study: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, study: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class AbortStudyRequest(_message.Message):
     __slots__ = ("study", "reason")
@@ -34,12 +36,54 @@ class AbortStudyRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ForgiveSiloRequest(_message.Message):
-    __slots__ = ("study", "silo")
+    __slots__ = ("study", "silo", "reason")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     SILO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     study: str
     silo: str
-    def __init__(self, study: _Optional[str] = ..., silo: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, study: _Optional[str] = ..., silo: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class GetAuditLogRequest(_message.Message):
+    __slots__ = ("first",)
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    def __init__(self, first: _Optional[int] = ...) -> None: ...
+
+class AuditEntry(_message.Message):
+    __slots__ = ("number", "at", "who", "certificate", "action", "study", "name", "silo", "reason", "outcome", "why")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    at: str
+    who: str
+    certificate: str
+    action: str
+    study: str
+    name: str
+    silo: str
+    reason: str
+    outcome: str
+    why: str
+    def __init__(self, number: _Optional[int] = ..., at: _Optional[str] = ..., who: _Optional[str] = ..., certificate: _Optional[str] = ..., action: _Optional[str] = ..., study: _Optional[str] = ..., name: _Optional[str] = ..., silo: _Optional[str] = ..., reason: _Optional[str] = ..., outcome: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class AuditPart(_message.Message):
+    __slots__ = ("entries", "cosignatures")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    COSIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[AuditEntry]
+    cosignatures: _containers.RepeatedCompositeFieldContainer[_common_pb2.AuditCosignature]
+    def __init__(self, entries: _Optional[_Iterable[_Union[AuditEntry, _Mapping]]] = ..., cosignatures: _Optional[_Iterable[_Union[_common_pb2.AuditCosignature, _Mapping]]] = ...) -> None: ...
 
 class StudyReply(_message.Message):
     __slots__ = ()

@@ -74,6 +74,11 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.ListStudiesRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.ListStudiesReply.FromString,
                 _registered_method=True)
+        self.GetAuditLog = channel.unary_stream(
+                '/fedward.v1.OperatorService/GetAuditLog',
+                request_serializer=protos_dot_v1_dot_operator__pb2.GetAuditLogRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.AuditPart.FromString,
+                _registered_method=True)
         self.GetResults = channel.unary_stream(
                 '/fedward.v1.OperatorService/GetResults',
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
@@ -134,6 +139,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetAuditLog(self, request, context):
+        """Who did what to which study, from an entry on, and last what silos signed of the log. For operators and viewers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetResults(self, request, context):
         """The figures that the silos of a finished study have signed and agree on, in parts.
         """
@@ -183,6 +195,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ListStudies,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.ListStudiesRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.ListStudiesReply.SerializeToString,
+            ),
+            'GetAuditLog': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetAuditLog,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.GetAuditLogRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.AuditPart.SerializeToString,
             ),
             'GetResults': grpc.unary_stream_rpc_method_handler(
                     servicer.GetResults,
@@ -406,6 +423,33 @@ class OperatorService:
             '/fedward.v1.OperatorService/ListStudies',
             protos_dot_v1_dot_operator__pb2.ListStudiesRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.ListStudiesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAuditLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/fedward.v1.OperatorService/GetAuditLog',
+            protos_dot_v1_dot_operator__pb2.GetAuditLogRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.AuditPart.FromString,
             options,
             channel_credentials,
             insecure,

@@ -358,6 +358,28 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
+    __slots__ = ("audit_entries",)
+    AUDIT_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    audit_entries: int
+    def __init__(self, audit_entries: _Optional[int] = ...) -> None: ...
+
+class FollowAuditRequest(_message.Message):
+    __slots__ = ("entries", "head")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    entries: int
+    head: bytes
+    def __init__(self, entries: _Optional[int] = ..., head: _Optional[bytes] = ...) -> None: ...
+
+class FollowAuditReply(_message.Message):
+    __slots__ = ("entries", "digests")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    entries: int
+    digests: bytes
+    def __init__(self, entries: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
+
+class CosignAuditReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

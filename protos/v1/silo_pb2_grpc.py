@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 from protos.v1 import silo_pb2 as protos_dot_v1_dot_silo__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -78,6 +79,16 @@ class SiloServiceStub:
                 '/fedward.v1.SiloService/Heartbeat',
                 request_serializer=protos_dot_v1_dot_silo__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_silo__pb2.HeartbeatReply.FromString,
+                _registered_method=True)
+        self.FollowAudit = channel.unary_unary(
+                '/fedward.v1.SiloService/FollowAudit',
+                request_serializer=protos_dot_v1_dot_silo__pb2.FollowAuditRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.FollowAuditReply.FromString,
+                _registered_method=True)
+        self.CosignAudit = channel.unary_unary(
+                '/fedward.v1.SiloService/CosignAudit',
+                request_serializer=protos_dot_v1_dot_common__pb2.AuditCosignature.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.CosignAuditReply.FromString,
                 _registered_method=True)
         self.LatestCountersignatures = channel.unary_stream(
                 '/fedward.v1.SiloService/LatestCountersignatures',
@@ -163,6 +174,20 @@ class SiloServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FollowAudit(self, request, context):
+        """Returns the digests of the audit log's entries after those that the caller has followed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CosignAudit(self, request, context):
+        """Takes what the caller signs of the audit log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def LatestCountersignatures(self, request, context):
         """Returns what the coordinator and other silos have countersigned last of the caller's ledger.
         """
@@ -232,6 +257,16 @@ def add_SiloServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=protos_dot_v1_dot_silo__pb2.HeartbeatRequest.FromString,
                     response_serializer=protos_dot_v1_dot_silo__pb2.HeartbeatReply.SerializeToString,
+            ),
+            'FollowAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.FollowAudit,
+                    request_deserializer=protos_dot_v1_dot_silo__pb2.FollowAuditRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.FollowAuditReply.SerializeToString,
+            ),
+            'CosignAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.CosignAudit,
+                    request_deserializer=protos_dot_v1_dot_common__pb2.AuditCosignature.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.CosignAuditReply.SerializeToString,
             ),
             'LatestCountersignatures': grpc.unary_stream_rpc_method_handler(
                     servicer.LatestCountersignatures,
@@ -492,6 +527,60 @@ class SiloService:
             '/fedward.v1.SiloService/Heartbeat',
             protos_dot_v1_dot_silo__pb2.HeartbeatRequest.SerializeToString,
             protos_dot_v1_dot_silo__pb2.HeartbeatReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FollowAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.SiloService/FollowAudit',
+            protos_dot_v1_dot_silo__pb2.FollowAuditRequest.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.FollowAuditReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CosignAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.SiloService/CosignAudit',
+            protos_dot_v1_dot_common__pb2.AuditCosignature.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.CosignAuditReply.FromString,
             options,
             channel_credentials,
             insecure,

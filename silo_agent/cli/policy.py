@@ -202,7 +202,7 @@ def policy_schema_command() -> None:
 @policy_app.command("sign")
 def policy_sign(
     file: PolicyFile,
-    key: Annotated[Path, typer.Option(help="Private key of a person's certificate, from `enrol --role operator`.")],
+    key: Annotated[Path, typer.Option(help="Private key of a person's certificate, from `enrol --role approver`.")],
     certificate: Annotated[Path | None, typer.Option(help="By default certificate.pem beside the key.")] = None,
     authority: Annotated[Path | None, typer.Option(help="By default authority.pem beside the key.")] = None,
 ) -> None:

@@ -7,6 +7,9 @@ must be valid when the policy comes into force; if its certificate expires later
 of the data set never change, whoever signs, because the budget would then belong to another data set. Signatures lie
 beside the policy as `<policy>.<name>.sig`. Left to others: who may write the ledger's file, and that the first policy
 is the right one.
+
+Who signs has the role approver, which has no right at the coordinator. An operator's signature counts for one thing
+alone: to replace a policy that is in force and names that operator, as policies of versions up to 0.6 do.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Final
 from crypto.canonical import canonical
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust
-from crypto.pki.identity import Role
+from crypto.pki.identity import Role, role_of
 from policies.documents.document import DocumentError
 from policies.documents.policy import Policy, load_policy
 from policies.documents.predecessor import load_predecessor
@@ -33,6 +36,7 @@ from silo_agent.storage.folders import StateFolder
 
 NEEDED: Final = 2
 """Number of signatures that are needed, by different people."""
+_SIGN: Final = frozenset({Role.APPROVER, Role.OPERATOR})
 _MAX_SIGNATURE: Final = 1 << 16
 
 
@@ -48,11 +52,11 @@ def approval_message(policy: Policy) -> bytes:
 def sign_policy(policy: Policy, path: Path, credential: Credential) -> Path:
     """Write the credential's signature beside the policy and return its path. Raises `ApprovalError`.
 
-    Anybody with a person's certificate may sign. The signature counts only if a policy names that person.
+    Any approver may sign. The signature counts only if a policy names that person.
     """
     identity = credential.identity
-    if identity.role is not Role.OPERATOR:
-        msg = f"{identity} is not a person; sign with a certificate of the role operator"
+    if identity.role not in _SIGN:
+        msg = f"{identity} may sign no policy; sign with a certificate of the role approver"
         raise ApprovalError(msg)
     signature = {
         "certificate": credential.certificate_pem.decode("ascii"),
@@ -71,7 +75,7 @@ def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
             with file.open("rb") as opened:
                 content = json.loads(opened.read(_MAX_SIGNATURE))
             certificate, signature = content["certificate"].encode(), bytes.fromhex(content["signature"])
-            faults[trust.verify(certificate, approval_message(policy), signature, role=Role.OPERATOR).uri] = ""
+            faults[trust.verify(certificate, approval_message(policy), signature, role=_SIGN).uri] = ""
         except (CryptoError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             faults[file.name] = str(error) if isinstance(error, CryptoError) else "cannot be read; sign again"
     return faults
@@ -82,6 +86,13 @@ def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Poli
 
     Raises `ApprovalError`, which names who may sign and which signatures do not count.
     """
+    operators = [person for person in policy.approvers or () if role_of(person) is Role.OPERATOR]
+    if operators:
+        msg = (
+            f"the policy's approvers name {', '.join(operators)}: an operator runs the service and approves nothing;"
+            " name people by a certificate of the role approver (fedward://approver/<name>)"
+        )
+        raise ApprovalError(msg)
     given = signers(policy, path, trust)
     for asking, words in ((policy, "the policy asks"), (predecessor, "the policy in force asks")):
         if asking is None or asking.approvers is None:

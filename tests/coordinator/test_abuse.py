@@ -160,7 +160,15 @@ def test_a_long_explanation_with_markup_reaches_nobody(hub, authority, evil, ope
     file = tmp_path / "operator.yaml"
     paths = {name: str(operator_folder / f"{name}.pem") for name in ("certificate", "key", "authority")}
     file.write_text(yaml.safe_dump({"coordinator": f"127.0.0.1:{hub.port}", **paths}))
-    program = [sys.executable, "-c", "from coordinator.cli import main; main()", "study", "status", "-o", str(file)]
+    program = [
+        sys.executable,
+        "-c",
+        "from coordinator.cli.main import main; main()",
+        "study",
+        "status",
+        "-o",
+        str(file),
+    ]
     shown = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "[/red] no" in shown.replace("\n", " ")
     for caller in (operator, *silos):

@@ -15,14 +15,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from coordinator import cli
+from coordinator.cli import main as cli
+from coordinator.cli import studies
 from crypto.pki.certificates import Trust
 from protos.messages import Publication
 from protos.status import MemberStatus
 from support.online import Online, serving
 from support.studies import tiny_document, tiny_study
 
-COMMAND = [sys.executable, "-c", "from coordinator.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from coordinator.cli.main import main; main()"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -85,8 +86,8 @@ def test_a_study_from_the_command_line(run, operator_file, tmp_path):
     assert code == 0
     assert "typed running round 0/3, attempt 1, offer" in " ".join(out.split())
     assert re.search(r"north\W+invited\W+yes", out)
-    assert run("study", "abort", "typed", "--reason", "enough", "-o", operator_file)[0] == 0
-    assert "stopped by ops: enough" in run("study", "status", "typed", "-o", operator_file)[1]
+    assert run("study", "abort", "typed", "--reason", "enough", "--yes", "-o", operator_file)[0] == 0
+    assert "stopped by operator ops: enough" in run("study", "status", "typed", "-o", operator_file)[1]
 
 
 def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
@@ -96,7 +97,7 @@ def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
         assert run("study", *command, "-o", operator_file)[0] == 0
     _, out, _ = run("study", "status", "typed-pause", "-o", operator_file)
     assert "typed-pause paused round 0/3" in " ".join(out.split())
-    assert "paused by ops" in out
+    assert "paused by operator ops" in out
     assert run("study", "resume", "typed-pause", "-o", operator_file) == (0, "", "")
     code, _, err = run("study", "resume", "typed-pause", "-o", operator_file)
     assert (code, "only a paused or waiting study can be resumed" in err) == (1, True)
@@ -130,7 +131,7 @@ def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
 def test_who_is_waited_for_and_does_not_call_is_shown(state, seconds, waited, shown):
     heard = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
     member = MemberStatus("north", state, "", heard.timestamp())
-    assert cli._member_state(member, waited, heard + timedelta(seconds=seconds)) == shown
+    assert studies._member_state(member, waited, heard + timedelta(seconds=seconds)) == shown
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_who_is_waited_for_and_does_not_call_is_shown(state, seconds, waited, sh
 )
 def test_what_waiting_for_a_silo_has_cost_is_shown(seconds, lost, shown):
     member = MemberStatus("north", "active", "", 0.0, slow_seconds=seconds, slow_budget=60.0, lost_attempts=lost)
-    assert cli._slow(member) == shown
+    assert studies._slow(member) == shown
 
 
 def test_results_from_the_command_line(run, operator_file, make_scene, authority):
@@ -198,7 +199,7 @@ def test_an_error_is_not_shown_as_nothing_and_too_few_patients_are_counted():
             for metric, value, low, high in figures
         ],
     )
-    cells = list(cli._figures(found).columns[2].cells)
+    cells = list(studies._figures(found).columns[2].cells)
     assert cells == ["12.3", "too few (about 12 patients)", "below 0.051"]
 
 
@@ -237,7 +238,10 @@ def test_a_study_that_cannot_be_accounted_for_is_refused_by_name_before_it_is_ha
 def test_what_the_coordinator_refuses_is_a_sentence(run, operator_file):
     code, _, err = run("study", "start", "nothing", "-o", operator_file)
     assert code == 1
-    assert err == "fedward-coordinator: 0 studies match 'nothing'; give the name or the digest\n"
+    assert (
+        err
+        == "fedward-coordinator: 0 studies match 'nothing'; give the whole name, or at least 12 digits of the digest\n"
+    )
 
 
 @pytest.mark.parametrize(

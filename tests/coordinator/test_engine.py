@@ -35,6 +35,7 @@ from protos.steps import SUM, Note, Task
 from support.clocks import Clock
 from support.contents import digest_of, listed
 from support.failing import failing_writes
+from support.people import desk_of, ops, status_of
 from support.rounds import confirm, member
 from support.silos import NOTES, announced, sealed
 from support.studies import tiny_document, tiny_study
@@ -75,8 +76,8 @@ def make_engine(tmp_path, clock):
 @pytest.fixture
 def engine(make_engine):
     made = make_engine()
-    made.create(STUDY.canonical())
-    made.start_study("tiny")
+    desk_of(made).create(STUDY.canonical(), ops("create"))
+    desk_of(made).act("tiny", ops("start"))
     return made
 
 
@@ -112,7 +113,7 @@ def send(engine, silo, what, content, place=PLACE, *, tensor=None):
 def to_gather(engine, place=PLACE):
     answer_all(engine, place)
     send_all(engine, Note.GREETING, place)
-    (dealer,) = engine.status("tiny").waiting_for
+    (dealer,) = status_of(engine, "tiny").waiting_for
     send(engine, dealer, Note.KEYS, b"keys", place)
     for silo in STUDY.silos:
         engine.confirm(silo, confirm(place, silo, Task.TAKE).confirm)
@@ -178,7 +179,7 @@ def earlier(monkeypatch):
 @broken
 def test_a_study_that_breaks_a_bound_is_refused_by_name_and_not_kept(engine, broken):
     with pytest.raises(Refused) as refused:
-        engine.create(OLDER[broken].canonical())
+        desk_of(engine).create(OLDER[broken].canonical(), ops("create"))
     assert WHY[broken] in refused.value.text
     assert [status.name for status in engine.statuses()] == ["tiny"]
 
@@ -190,15 +191,15 @@ def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_n
     with earlier():
         before = make_engine()
         for study in (older, STUDY):
-            before.create(study.canonical())
-            before.start_study(study.name) if life is not Life.CREATED else None
+            desk_of(before).create(study.canonical(), ops("create"))
+            desk_of(before).act(study.name, ops("start")) if life is not Life.CREATED else None
         if life is Life.PAUSED:
-            before.pause_study("older", "lunch")
+            desk_of(before).act("older", ops("pause", "lunch"))
     after = make_engine()
-    ended = after.status("older")
+    ended = status_of(after, "older")
     assert ended.state == "aborted"
     assert f"breaks a bound of this one: {WHY[broken]}" in ended.why
-    assert after.status("tiny").state == ("created" if life is Life.CREATED else "running")
+    assert status_of(after, "tiny").state == ("created" if life is Life.CREATED else "running")
     assert {status.name for status in make_engine().statuses()} == {"older", "tiny"}
     assert after.canonical(older.digest, "north") == older.canonical()
     if life is not Life.CREATED:
@@ -231,8 +232,8 @@ def changes_applied(text, following):
 def test_an_attempt_that_an_older_version_began_ends_and_nobody_is_named(make_engine, tmp_path, phase, older):
     """Nobody reads its notes any more, and each was right when it was sent."""
     before = make_engine()
-    before.create(STUDY.canonical())
-    before.start_study("tiny")
+    desk_of(before).create(STUDY.canonical(), ops("create"))
+    desk_of(before).act("tiny", ops("start"))
     if phase == "gather":
         to_gather(before)
     elif phase != "offer":
@@ -241,15 +242,15 @@ def test_an_attempt_that_an_older_version_began_ends_and_nobody_is_named(make_en
         if phase == "take":
             for silo in STUDY.silos[1:]:
                 send(before, silo, Note.GREETING, b"in an older form")
-            send(before, before.status("tiny").waiting_for[0], Note.KEYS, b"keys")
-    assert before.status("tiny").phase == phase
-    before.pause_study("tiny", "lunch")
+            send(before, status_of(before, "tiny").waiting_for[0], Note.KEYS, b"keys")
+    assert status_of(before, "tiny").phase == phase
+    desk_of(before).act("tiny", ops("pause", "lunch"))
     before.close()
     if older:
         stored_by_an_older_version(tmp_path)
     for _ in range(2):
         after = make_engine()
-        status, ends = after.status("tiny"), older and phase != "offer"
+        status, ends = status_of(after, "tiny"), older and phase != "offer"
         assert (status.state, status.attempt, status.phase) == ("paused", 1 + ends, "offer" if ends else phase)
         assert {one.state for one in status.members if one.why} == set(), "nobody has left"
         progress = after._progress[STUDY.digest]
@@ -261,9 +262,11 @@ def test_an_attempt_that_an_older_version_began_ends_and_nobody_is_named(make_en
 def test_a_finished_study_that_breaks_a_bound_is_still_listed(make_engine, earlier, broken):
     with earlier():
         before = make_engine()
-        before.create(OLDER[broken].canonical())
-        before.abort_study("older", "enough")
-    assert [(status.state, status.why) for status in make_engine().statuses()] == [("aborted", "enough")]
+        desk_of(before).create(OLDER[broken].canonical(), ops("create"))
+        desk_of(before).act("older", ops("abort", "enough"))
+    assert [(status.state, status.why) for status in make_engine().statuses()] == [
+        ("aborted", "stopped by operator ops: enough")
+    ]
 
 
 @pytest.mark.parametrize("number", [None, 0, 2])
@@ -272,17 +275,17 @@ def test_a_study_whose_last_round_also_summed_the_metrics_goes_on_unless_it_is_i
     with monkeypatch.context() as bent:
         bent.setattr(engines, "script_of", lambda study: replace(script_of(study), tensors=tensors))
         before = make_engine()
-        before.create(STUDY.canonical())
+        desk_of(before).create(STUDY.canonical(), ops("create"))
         if number is not None:
-            before.start_study("tiny")
+            desk_of(before).act("tiny", ops("start"))
             progress = before._progress[STUDY.digest]
             place = Place(STUDY.digest, number, 1)
             moved = replace(progress, round=replace(progress.round, place=place, tensors=tensors[number]))
             with before._lock:
                 before._commit(progress, moved, [Persist()])
-        assert before.status("tiny").rounds == 2
+        assert status_of(before, "tiny").rounds == 2
     with capture_logs() as log:
-        status = make_engine().status("tiny")
+        status = status_of(make_engine(), "tiny")
     ended = [(line["study"], line["why"]) for line in log if line["event"] == "study ended"]
     assert ended == ([(STUDY.digest[:12], status.why)] if number == 2 else [])
     if number == 2:
@@ -312,7 +315,7 @@ def test_work_follows_the_phases(engine):
     answer_all(engine)
     assert [engine.poll(name, "one").task for name in STUDY.silos] == [Task.GREET] * 3
     send_all(engine, Note.GREETING)
-    (dealer,) = engine.status("tiny").waiting_for
+    (dealer,) = status_of(engine, "tiny").waiting_for
     other = next(s for s in STUDY.silos if s != dealer)
     assert engine.poll(dealer, "one").task is Task.DEAL
     assert engine.poll(other, "one").task is Task.WAIT
@@ -331,9 +334,9 @@ def test_nothing_is_said_that_is_not_stored(engine, monkeypatch):
         patch.setattr(engine._store, "save", fail)
         with pytest.raises(OperationalError):
             engine.answer(STUDY.silos[0], Answer(PLACE, "one", refusal="budget_spent"))
-    assert engine.status("tiny").waiting_for == STUDY.silos, "what could not be stored has not happened"
+    assert status_of(engine, "tiny").waiting_for == STUDY.silos, "what could not be stored has not happened"
     engine.answer(STUDY.silos[0], Answer(PLACE, "one", refusal="budget_spent"))
-    assert engine.status("tiny").waiting_for == STUDY.silos[1:]
+    assert status_of(engine, "tiny").waiting_for == STUDY.silos[1:]
 
 
 def test_a_second_silo_of_an_institution_leaves_the_study(engine, monkeypatch):
@@ -341,7 +344,7 @@ def test_a_second_silo_of_an_institution_leaves_the_study(engine, monkeypatch):
         "coordinator.core.institutions._institution", lambda one: None if one.silo == "south" else "charite"
     )
     answer_all(engine)
-    state = engine.status("tiny")
+    state = status_of(engine, "tiny")
     assert state.state == "ended"
     assert STUDY.silos == ("north", "south", "west")
     assert "west left (institution: north is of the institution charite too" in state.why
@@ -362,7 +365,7 @@ def test_the_clock_goes_on_after_a_fault_and_tells_those_that_are_not_the_machin
         clock.now += STUDY.deadlines.offer
         until(lambda: failed)
         until_ticks(engine, 2)
-    until(lambda: engine.status("tiny").state == "waiting")
+    until(lambda: status_of(engine, "tiny").state == "waiting")
     assert any(line["event"] == "time could not pass" for line in log) is told
     assert engine._ticker.daemon, "it keeps no process alive that ends"
 
@@ -371,10 +374,10 @@ def test_a_deadline_ends_the_attempt(engine, clock):
     to_gather(engine)
     clock.now += STUDY.deadlines.train - 1
     until_ticks(engine, 2)
-    assert engine.status("tiny").attempt == 1
+    assert status_of(engine, "tiny").attempt == 1
     clock.now += 1
-    until(lambda: engine.status("tiny").attempt == 2)
-    assert engine.status("tiny").phase == "offer"
+    until(lambda: status_of(engine, "tiny").attempt == 2)
+    assert status_of(engine, "tiny").phase == "offer"
 
 
 def test_the_operator_is_told_once_of_each_attempt_that_ends_and_of_who_falls_silent(engine, clock):
@@ -386,7 +389,7 @@ def test_the_operator_is_told_once_of_each_attempt_that_ends_and_of_who_falls_si
         to_gather(engine)
         assert not ended()
         clock.now += STUDY.deadlines.train
-        until(lambda: engine.status("tiny").attempt == 2)
+        until(lambda: status_of(engine, "tiny").attempt == 2)
         until_ticks(engine, 2)
     assert ended() == {"aborted": 1.0}
     assert [line["outcome"] for line in log if line["event"] == "attempt over"] == ["aborted"]
@@ -397,21 +400,21 @@ def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock)
     to_gather(engine)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
-    until(lambda: engine.status("tiny").phase == "sign")
+    until(lambda: status_of(engine, "tiny").phase == "sign")
     clock.now += STUDY.deadlines.open
-    until(lambda: engine.status("tiny").attempt == 2)
+    until(lambda: status_of(engine, "tiny").attempt == 2)
     clock.now += STUDY.deadlines.offer
-    until(lambda: engine.status("tiny").state == "waiting")
+    until(lambda: status_of(engine, "tiny").state == "waiting")
     clock.now += LISTED_SECONDS - STUDY.deadlines.offer - 1
     until_ticks(engine, 2)
-    assert engine.status("tiny").state == "waiting"
+    assert status_of(engine, "tiny").state == "waiting"
     with engine._lock:
         engine._notice(STUDY.silos[0], "one")
-        assert engine.status("tiny").phase == "offer", "who only calls is asked again"
+        assert status_of(engine, "tiny").phase == "offer", "who only calls is asked again"
         clock.now += STUDY.deadlines.offer
         engine._pass(STUDY.digest)
-        assert engine.status("tiny").state == "ended", "and has no time to call once more"
-    assert "north, south, west did not come back within 30 days" in engine.status("tiny").why
+        assert status_of(engine, "tiny").state == "ended", "and has no time to call once more"
+    assert "north, south, west did not come back within 30 days" in status_of(engine, "tiny").why
     assert not engine._spool._folder(replace(PLACE, attempt=2)).exists()
 
 
@@ -421,7 +424,7 @@ def test_a_promise_to_void_is_about_all_attempts_before_this_one(engine, clock):
     with pytest.raises(WrongPhaseError):
         engine.void(replace(PLACE, attempt=2), Tensor.COUNTS)
     clock.now += STUDY.deadlines.train
-    until(lambda: engine.status("tiny").attempt == 2)
+    until(lambda: status_of(engine, "tiny").attempt == 2)
     second = engine.void(replace(PLACE, attempt=2), Tensor.COUNTS)
     assert second == VoidPromise(PLACE.study, 0, Tensor.COUNTS, 1, 0)
 
@@ -435,9 +438,9 @@ def test_a_sum_that_cannot_be_made_ends_the_attempt_by_name(engine, monkeypatch)
         patch.setattr(adding, "add_contents", fail)
         for silo in STUDY.silos:
             send(engine, silo, Tensor.COUNTS, counts())
-        until(lambda: engine.status("tiny").attempt == 2)
+        until(lambda: status_of(engine, "tiny").attempt == 2)
     engine.answer(STUDY.silos[0], Answer(Place(STUDY.digest, 0, 2), "one", refusal="too_many_attempts"))
-    assert engine.status("tiny").state == "running"
+    assert status_of(engine, "tiny").state == "running"
     assert not engine._spool._folder(PLACE).exists()
 
 
@@ -465,19 +468,19 @@ def test_a_sum_that_the_machine_cannot_make_now_is_made_later_and_uses_up_nothin
         send(engine, silo, Tensor.COUNTS, counts())
     until(lambda: failed)
     until(lambda: STUDY.digest in engine._held)
-    status = engine.status("tiny")
+    status = status_of(engine, "tiny")
     assert (status.state, status.phase) == ("running", "add")
     assert "no time passes while the coordinator's machine is short" in status.why
     assert ("/spool/a" in status.why) is isinstance(error, OSError)
     assert gauge(engine, "short") == 1.0
     clock.now += 100 * STUDY.deadlines.train
-    until(lambda: engine.status("tiny").phase == "sign")
+    until(lambda: status_of(engine, "tiny").phase == "sign")
     until(lambda: STUDY.digest not in engine._held)
-    status = engine.status("tiny")
+    status = status_of(engine, "tiny")
     assert (len(failed), status.attempt, status.why) == (2, 1, "")
     assert gauge(engine, "short") == 0.0
     until_ticks(engine, 2)
-    assert engine.status("tiny").attempt == 1
+    assert status_of(engine, "tiny").attempt == 1
 
 
 def test_no_time_passes_while_the_database_is_full(engine, clock, monkeypatch):
@@ -492,7 +495,7 @@ def test_no_time_passes_while_the_database_is_full(engine, clock, monkeypatch):
             patch.setattr(engine._store, name, fail)
         engine.shortages.note(DATABASE_FULL)  # as the door does for a call that failed
         until(lambda: STUDY.digest in engine._held)
-        assert "disk full" in engine.status("tiny").why
+        assert "disk full" in status_of(engine, "tiny").why
         clock.now += 10 * STUDY.deadlines.train
         until_ticks(engine, 4)
     until(lambda: not engine._held)
@@ -500,9 +503,9 @@ def test_no_time_passes_while_the_database_is_full(engine, clock, monkeypatch):
     assert (round_.place.attempt, round_.since) == (1, since + 10 * STUDY.deadlines.train)
     clock.now += STUDY.deadlines.train - 8
     until_ticks(engine, 2)
-    assert engine.status("tiny").attempt == 1
+    assert status_of(engine, "tiny").attempt == 1
     clock.now += 1
-    until(lambda: engine.status("tiny").attempt == 2)
+    until(lambda: status_of(engine, "tiny").attempt == 2)
 
 
 def test_a_sum_of_a_study_that_was_stopped_meanwhile_is_not_tried_for_ever(engine, monkeypatch):
@@ -514,9 +517,9 @@ def test_a_sum_of_a_study_that_was_stopped_meanwhile_is_not_tried_for_ever(engin
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
     until(lambda: engine.shortages.standing(STUDY.digest))
-    engine.abort_study("tiny", "enough")
+    desk_of(engine).act("tiny", ops("abort", "enough"))
     until(lambda: not engine.shortages.standing(STUDY.digest))
-    assert engine.status("tiny").why == "enough"
+    assert status_of(engine, "tiny").why == "stopped by operator ops: enough"
 
 
 class Patient:
@@ -534,7 +537,7 @@ class Patient:
                     raise
 
     def status(self):
-        return self.again(self.engine.status, self.study.name)
+        return self.again(self.engine.status, self.study.digest)
 
     def confirm(self, silo, said):
         self.again(self.engine.confirm, silo, said)
@@ -582,8 +585,8 @@ def test_whatever_write_fails_for_a_while_nothing_is_lost_and_no_attempt_used_up
             Store.in_folder(folder), Spool(folder / "spool"), CoordinatorMetrics(), clock, summed=lambda *_: None
         )
         try:
-            engine.create(STUDY.canonical())
-            engine.start_study("tiny")
+            desk_of(engine).create(STUDY.canonical(), ops("create"))
+            desk_of(engine).act("tiny", ops("start"))
             engine.start()
             with failing_writes(number, times=2) as writes:
                 status = Patient(engine, STUDY).play()
@@ -600,8 +603,8 @@ def test_whatever_write_fails_for_a_while_nothing_is_lost_and_no_attempt_used_up
 def test_no_path_of_ours_reaches_a_silo(make_engine, monkeypatch):
     study = tiny_study(max_attempts=1)
     engine = make_engine()
-    engine.create(study.canonical())
-    engine.start_study(study.name)
+    desk_of(engine).create(study.canonical(), ops("create"))
+    desk_of(engine).act(study.name, ops("start"))
     monkeypatch.setattr(
         adding,
         "add_contents",
@@ -611,16 +614,16 @@ def test_no_path_of_ours_reaches_a_silo(make_engine, monkeypatch):
     to_gather(engine, place)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts(), place)
-    until(lambda: engine.status("tiny").state == "ended")
-    assert engine.status("tiny").why == "attempt 1 of round 0: adding counts failed: It is gone"
+    until(lambda: status_of(engine, "tiny").state == "ended")
+    assert status_of(engine, "tiny").why == "attempt 1 of round 0: adding counts failed: It is gone"
 
 
 def test_what_the_disk_has_altered_is_never_added(make_engine):
     """Well-formed, as ciphertexts go: the attempt ends and says whose it was."""
     study = tiny_study(max_attempts=1)
     engine = make_engine()
-    engine.create(study.canonical())
-    engine.start_study(study.name)
+    desk_of(engine).create(study.canonical(), ops("create"))
+    desk_of(engine).act(study.name, ops("start"))
     place = Place(study.digest, 0, 1)
     to_gather(engine, place)
     one, *others, last = STUDY.silos
@@ -630,9 +633,9 @@ def test_what_the_disk_has_altered_is_never_added(make_engine):
     altered[0] ^= 1
     engine._spool.complete(place, "counts", one).write_bytes(altered)
     send(engine, last, Tensor.COUNTS, counts(), place)
-    until(lambda: engine.status("tiny").state == "ended")
+    until(lambda: status_of(engine, "tiny").state == "ended")
     told = f"adding counts failed: the contribution of {one} was altered on the coordinator's disk"
-    assert told in engine.status("tiny").why
+    assert told in status_of(engine, "tiny").why
 
 
 def test_a_sum_lies_with_its_list(many):
@@ -656,9 +659,9 @@ def test_a_sum_that_fails_too_late_ends_nothing(engine, monkeypatch):
     monkeypatch.setattr(adding, "add_contents", fail)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
-    until(lambda: engine.status("tiny").attempt == 2)
+    until(lambda: status_of(engine, "tiny").attempt == 2)
     engine._worker.submit(lambda: None).result(5)
-    assert (engine.status("tiny").attempt, engine.status("tiny").phase) == (2, "offer")
+    assert (status_of(engine, "tiny").attempt, status_of(engine, "tiny").phase) == (2, "offer")
 
 
 def test_an_upload_whose_attempt_ends_while_it_is_checked(engine, monkeypatch):
@@ -688,7 +691,7 @@ def test_a_sum_that_comes_too_late_is_forgotten(engine, monkeypatch):
 
     def slow(paths, digests, kind, target):
         engine.poll(STUDY.silos[0], "two")
-        assert engine.status("tiny").attempt == 2
+        assert status_of(engine, "tiny").attempt == 2
         target.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             path.write_bytes(counts())
@@ -697,9 +700,9 @@ def test_a_sum_that_comes_too_late_is_forgotten(engine, monkeypatch):
     monkeypatch.setattr(adding, "add_contents", slow)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
-    until(lambda: engine.status("tiny").attempt == 2)
+    until(lambda: status_of(engine, "tiny").attempt == 2)
     until(lambda: not engine._spool._folder(PLACE).exists())
-    assert engine.status("tiny").phase == "offer"
+    assert status_of(engine, "tiny").phase == "offer"
 
 
 def test_a_crash_between_the_bytes_and_the_count_loses_neither(engine, monkeypatch):
@@ -711,11 +714,11 @@ def test_a_crash_between_the_bytes_and_the_count_loses_neither(engine, monkeypat
         patch.setattr(engine, "keep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             engine.finish_upload(header, b"signature")
-    assert silo in engine.status("tiny").waiting_for
+    assert silo in status_of(engine, "tiny").waiting_for
     assert engine.stored(header)
     engine.finish_upload(header, b"signature")
     engine.finish_upload(header, b"signature")
-    assert silo not in engine.status("tiny").waiting_for
+    assert silo not in status_of(engine, "tiny").waiting_for
 
 
 def test_a_crash_between_the_file_and_its_record_asks_for_no_byte_again(engine, make_engine, monkeypatch):
@@ -731,8 +734,8 @@ def test_a_crash_between_the_file_and_its_record_asks_for_no_byte_again(engine, 
     assert (again.stored(header), again.offset(header)) == (False, len(content))
     again.finish_upload(header, b"signature")
     assert again.stored(header)
-    assert silo not in again.status("tiny").waiting_for
-    assert [u.silo for u in again.status("tiny").uploads if u.tensor] == [silo]
+    assert silo not in status_of(again, "tiny").waiting_for
+    assert [u.silo for u in status_of(again, "tiny").uploads if u.tensor] == [silo]
 
 
 def test_a_restart_forgets_what_a_crash_left(engine, make_engine):
@@ -749,9 +752,9 @@ def test_a_restart_forgets_what_a_crash_left(engine, make_engine):
 def test_a_restart_knows_everything_that_was_answered(engine, make_engine):
     to_gather(engine)
     send(engine, STUDY.silos[0], Tensor.COUNTS, counts())
-    before = engine.status("tiny")
+    before = status_of(engine, "tiny")
     engine.close()
-    after = make_engine().status("tiny")
+    after = status_of(make_engine(), "tiny")
     assert (after.phase, after.waiting_for, after.times, after.uploads) == (
         before.phase,
         before.waiting_for,
@@ -761,7 +764,7 @@ def test_a_restart_knows_everything_that_was_answered(engine, make_engine):
 
 
 def test_who_was_told_of_the_end_stays_told(engine, make_engine):
-    engine.abort_study("tiny", "enough")
+    desk_of(engine).act("tiny", ops("abort", "enough"))
     silo = STUDY.silos[0]
     work = engine.poll(silo, "one")
     assert (work.task, work.outcome) == (Task.FINISH, "aborted")
@@ -781,7 +784,7 @@ def test_a_word_about_another_place_is_out_of_turn(engine):
 
 def test_a_study_that_has_not_begun_has_no_round_to_speak_of(make_engine):
     made = make_engine()
-    made.create(STUDY.canonical())
+    desk_of(made).create(STUDY.canonical(), ops("create"))
     with pytest.raises(WrongPhaseError, match="round 0, attempt 1 is not the current one"):
         answer_all(made)
 
@@ -792,9 +795,9 @@ def test_the_phases_times_are_kept_and_measured(engine, clock):
     clock.now += 1
     send_all(engine, Note.GREETING)
     clock.now += 2
-    (dealer,) = engine.status("tiny").waiting_for
+    (dealer,) = status_of(engine, "tiny").waiting_for
     send(engine, dealer, Note.KEYS, b"keys")
-    assert [(t.phase, t.seconds) for t in engine.status("tiny").times] == [
+    assert [(t.phase, t.seconds) for t in status_of(engine, "tiny").times] == [
         ("offer", 3.0),
         ("greet", 1.0),
         ("deal", 2.0),
@@ -813,12 +816,12 @@ def pair(make_engine, clock):
     """A study of three that goes on with two; round 0 is over, west was silent in it."""
     study = tiny_study(name="pair", min_silos=2, privacy={"colluders": 0})
     engine = make_engine()
-    engine.create(study.canonical())
-    engine.start_study("pair")
+    desk_of(engine).create(study.canonical(), ops("create"))
+    desk_of(engine).act("pair", ops("start"))
     play = Play(engine, study)
     play.until(lambda s: not set(study.silos[:2]) & set(s.waiting_for), silent=("west",))
     clock.now += study.deadlines.offer
-    until(lambda: engine.status("pair").phase == "greet")
+    until(lambda: status_of(engine, "pair").phase == "greet")
     play.until(lambda s: s.round == 1, silent=("west",))
     return play
 
@@ -831,7 +834,7 @@ class Play:
 
     @property
     def status(self):
-        return self.engine.status(self.study.name)
+        return status_of(self.engine, self.study.name)
 
     def until(self, condition, silent=()):
         end = time.monotonic() + 300
@@ -911,65 +914,65 @@ def test_who_polls_again_is_offered_a_seat_and_catches_up(pair):
 def test_too_few_present_wait_without_using_up_an_attempt(engine, clock):
     engine.answer("north", Answer(PLACE, "one", member=member("north")))
     clock.now += STUDY.deadlines.offer
-    until(lambda: engine.status("tiny").state == "waiting")
-    status = engine.status("tiny")
+    until(lambda: status_of(engine, "tiny").state == "waiting")
+    status = status_of(engine, "tiny")
     assert (status.attempt, status.phase, status.waiting_for) == (1, "wait", ("south", "west"))
     assert status.why == "1 silos take part, the study needs 3; the round waits for south, west"
     assert gauge(engine, "studies", state="waiting") == 1.0
     assert engine.poll("north", "one").task is Task.WAIT, "who has a seat is asked for nothing"
     clock.now += 1e6
     until_ticks(engine, 2)
-    assert engine.status("tiny").state == "waiting"
+    assert status_of(engine, "tiny").state == "waiting"
     assert engine.poll("south", "one").task is Task.DECIDE
-    assert (engine.status("tiny").state, engine.status("tiny").attempt) == ("running", 1)
+    assert (status_of(engine, "tiny").state, status_of(engine, "tiny").attempt) == ("running", 1)
 
 
 def test_nobody_is_given_work_in_a_pause_and_what_comes_counts(engine, clock):
     to_gather(engine)
-    engine.pause_study("tiny", "paused by ops")
-    assert (engine.status("tiny").state, engine.status("tiny").why) == ("paused", "paused by ops")
+    desk_of(engine).act("tiny", ops("pause"))
+    assert (status_of(engine, "tiny").state, status_of(engine, "tiny").why) == ("paused", "paused by operator ops")
     assert [engine.poll(silo, "one").task for silo in STUDY.silos] == [Task.WAIT] * 3
     clock.now += 1e6
     until_ticks(engine, 2)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
-    until(lambda: engine.status("tiny").phase == "sign")
-    assert (engine.status("tiny").state, engine.status("tiny").attempt) == ("paused", 1)
+    until(lambda: status_of(engine, "tiny").phase == "sign")
+    assert (status_of(engine, "tiny").state, status_of(engine, "tiny").attempt) == ("paused", 1)
     clock.now += 5
-    engine.resume_study("tiny")
-    assert (engine.status("tiny").state, engine.status("tiny").why) == ("running", "")
+    desk_of(engine).act("tiny", ops("resume"))
+    assert (status_of(engine, "tiny").state, status_of(engine, "tiny").why) == ("running", "")
     assert engine.poll(STUDY.silos[0], "one").task is Task.SIGN
-    assert max(t.seconds for t in engine.status("tiny").times) < 1e6, "a pause is no part of a phase"
+    assert max(t.seconds for t in status_of(engine, "tiny").times) < 1e6, "a pause is no part of a phase"
 
 
 def test_a_resumed_study_has_the_time_that_was_left(engine, clock):
     to_gather(engine)
     clock.now += STUDY.deadlines.train - 1
-    engine.pause_study("tiny", "paused by ops")
+    desk_of(engine).act("tiny", ops("pause"))
     clock.now += 1e6
-    engine.resume_study("tiny")
+    desk_of(engine).act("tiny", ops("resume"))
     until_ticks(engine, 2)
-    assert engine.status("tiny").attempt == 1
+    assert status_of(engine, "tiny").attempt == 1
     clock.now += 1
-    until(lambda: engine.status("tiny").attempt == 2)
+    until(lambda: status_of(engine, "tiny").attempt == 2)
 
 
 def test_a_study_for_whose_rounds_the_disk_is_too_small_is_not_created(make_engine, monkeypatch):
     engine = make_engine()
     monkeypatch.setattr(Spool, "free", most_bytes(STUDY) - 1)
     with pytest.raises(LittleRoomError, match="make room there"):
-        engine.create(STUDY.canonical())
+        desk_of(engine).create(STUDY.canonical(), ops("create"))
     assert engine.statuses() == []
     monkeypatch.setattr(Spool, "free", most_bytes(STUDY))
-    assert engine.create(STUDY.canonical()) == STUDY.digest
+    assert desk_of(engine).create(STUDY.canonical(), ops("create")) == STUDY.digest
 
 
 def test_a_poll_that_waits_through_a_pause_gets_its_work_when_it_ends(engine):
-    engine.pause_study("tiny", "paused by ops")
+    desk_of(engine).act("tiny", ops("pause"))
     assert engine.poll("north", "one").task is Task.WAIT
     rung = []
     engine.bells.listen("north", lambda: rung.append(engine.work("north").task))
-    engine.resume_study("tiny")
+    desk_of(engine).act("tiny", ops("resume"))
     assert rung == [Task.DECIDE]
 
 
@@ -979,15 +982,15 @@ def test_time_without_coordinator_does_not_count(engine, make_engine, clock):
     clock.now += 1e6
     again = make_engine()
     until_ticks(again, 2)
-    assert (again.status("tiny").phase, again.status("tiny").attempt) == ("gather", 1)
+    assert (status_of(again, "tiny").phase, status_of(again, "tiny").attempt) == ("gather", 1)
     clock.now += STUDY.deadlines.train
-    until(lambda: again.status("tiny").attempt == 2)
+    until(lambda: status_of(again, "tiny").attempt == 2)
 
 
 @pytest.mark.parametrize("phase", ["gather", "add"])
 def test_a_restart_in_a_pause_keeps_files_and_goes_on_adding(engine, make_engine, monkeypatch, phase):
     to_gather(engine)
-    engine.pause_study("tiny", "paused by ops")
+    desk_of(engine).act("tiny", ops("pause"))
     givers = STUDY.silos if phase == "add" else STUDY.silos[:1]
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_add", lambda _: None)
@@ -995,22 +998,22 @@ def test_a_restart_in_a_pause_keeps_files_and_goes_on_adding(engine, make_engine
             send(engine, silo, Tensor.COUNTS, counts())
     engine.close()
     again = make_engine()
-    assert again.status("tiny").state == "paused"
+    assert status_of(again, "tiny").state == "paused"
     for silo in STUDY.silos[len(givers) :]:
         send(again, silo, Tensor.COUNTS, counts())
-    until(lambda: again.status("tiny").phase == "sign")
-    again.resume_study("tiny")
+    until(lambda: status_of(again, "tiny").phase == "sign")
+    desk_of(again).act("tiny", ops("resume"))
     assert again.poll("north", "one").task is Task.SIGN
 
 
 def test_a_restart_while_waiting_waits_on(engine, make_engine, clock):
     engine.answer("north", Answer(PLACE, "one", member=member("north")))
     clock.now += STUDY.deadlines.offer
-    until(lambda: engine.status("tiny").state == "waiting")
-    before = engine.status("tiny")
+    until(lambda: status_of(engine, "tiny").state == "waiting")
+    before = status_of(engine, "tiny")
     engine.close()
     again = make_engine()
-    assert again.status("tiny").waiting_for == before.waiting_for
+    assert status_of(again, "tiny").waiting_for == before.waiting_for
     assert gauge(again, "silos_away", study=STUDY.digest[:12]) == 2.0
     assert again.poll("west", "one").task is Task.DECIDE
 
@@ -1045,8 +1048,8 @@ def many(make_engine):
     """A study of five of which four must stay, in the middle of its first sum."""
     study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"], min_silos=4)
     engine = make_engine()
-    engine.create(study.canonical())
-    engine.start_study("many")
+    desk_of(engine).create(study.canonical(), ops("create"))
+    desk_of(engine).act("many", ops("start"))
     play = Play(engine, study)
     play.until(lambda s: s.phase == "gather")
     return play
@@ -1102,8 +1105,8 @@ def test_a_confirmation_of_who_was_lost_is_refused(many, clock):
 def test_a_restart_of_the_coordinator_remembers_the_lost(make_engine, clock, monkeypatch, phase):
     study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"], min_silos=4)
     engine = make_engine()
-    engine.create(study.canonical())
-    engine.start_study("many")
+    desk_of(engine).create(study.canonical(), ops("create"))
+    desk_of(engine).act("many", ops("start"))
     play = Play(engine, study)
     with monkeypatch.context() as patch:
         if phase == "add":
@@ -1143,20 +1146,20 @@ def test_the_sum_s_parts_are_what_everybody_revealed(many):
 
 def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_engine, tmp_path):
     """A silo's explanation of four megabytes made every answer of the coordinator too large, after a restart too."""
-    make_engine(begin=False).create(STUDY.canonical())
+    desk_of(make_engine(begin=False)).create(STUDY.canonical(), ops("create"))
     store = Store.in_folder(tmp_path)
     (before,) = store.load()
     silos = tuple(replace(silo, why="[/red]\x1b" + "x" * (4 << 20)) for silo in before.silos)
     store.save(replace(before, silos=silos, why="y" * (4 << 20), life=Life.ENDED), [])
     store.engine.dispose()
     engine = make_engine()
-    assert {len(member.why) for member in engine.status("tiny").members} == {1000}
-    assert len(engine.status("tiny").why) == 1000
+    assert {len(member.why) for member in status_of(engine, "tiny").members} == {1000}
+    assert len(status_of(engine, "tiny").why) == 1000
     assert codec.to_wire(engine.statuses()[0]).ByteSize() < 10_000
 
 
 def test_what_is_stored_of_an_end_is_a_sentence_too(engine, tmp_path):
-    engine.abort_study("tiny", "y" * 4000)
+    desk_of(engine).act("tiny", ops("abort", "y" * 4000))
     (stored,) = Store.in_folder(tmp_path).load()
     assert len(stored.why) == 1000
 
@@ -1169,18 +1172,26 @@ def test_an_engine_whose_clock_gets_no_turn_counts_as_stuck(engine, monkeypatch)
     until(engine.passes)
 
 
-def test_a_study_is_named_by_its_name_or_by_the_beginning_of_one_digest_alone(make_engine):
+def test_a_study_is_named_by_its_name_or_by_twelve_digits_of_one_digest_alone(make_engine):
     engine = make_engine()
-    digests = {}
-    for number in range(17):  # two of them begin alike
-        study = tiny_study(name=f"study-{number}")
-        digests[engine.create(study.canonical())] = study.name
-    first = [digest[0] for digest in digests]
-    twice = next(digit for digit in first if first.count(digit) > 1)
-    with pytest.raises(UnknownStudyError, match=f"{first.count(twice)} studies match {twice!r}"):
-        engine.status(twice)
-    for digest, name in digests.items():
-        assert engine.status(digest[:12]).name == engine.status(name).name == name
+    digest = desk_of(engine).create(STUDY.canonical(), ops("create"))
+    for word in ("tiny", digest, digest[:12], digest[:13]):
+        assert engine.find(word, lambda _: True).study == digest
+    for word in ("", "tin", digest[:11], f"{digest}0"):
+        with pytest.raises(UnknownStudyError, match=f"^0 studies match {word!r}; give the whole name, or at least 12"):
+            engine.find(word, lambda _: True)
+    with pytest.raises(UnknownStudyError, match="0 studies match 'tiny'"):
+        engine.find("tiny", lambda _: False)
+    script = engine._progress[digest].script
+    twin = replace(engine._progress[digest], script=replace(script, study=f"{digest[:20]}{'0' * 44}", name="twin"))
+    engine._progress[twin.script.study] = twin
+    with pytest.raises(UnknownStudyError, match=f"^2 studies match {digest[:20]!r}"):
+        engine.find(digest[:20], lambda _: True)
+    assert engine.find(digest, lambda _: True).name == "tiny"
+    named = replace(twin, script=replace(script, study="f" * 64, name=digest[:14]))
+    engine._progress["f" * 64] = named
+    with pytest.raises(UnknownStudyError, match=r"^3 studies match"):
+        engine.find(digest[:14], lambda _: True)
 
 
 @pytest.mark.parametrize(("evidence", "there"), [(bytes(64), True), (bytes(64), False), (b"", True)])

@@ -13,7 +13,7 @@ from coordinator.server import OPERATORS, SILOS
 from protos import codec
 from protos.messages import Confirm, Tensor
 from protos.steps import Note, Task
-from protos.v1 import operator_pb2, silo_pb2
+from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.mutating import mutated
 from support.silos import Caller
 from support.studies import tiny_study
@@ -36,6 +36,10 @@ def requests_of(silo, place, content):
         "UploadStatus": silo_pb2.UploadStatusRequest(header=header),
         "Download": silo_pb2.DownloadRequest(place=wire, kind="greeting", silos=[silo.name]),
         "Confirm": confirm,
+        "FollowAudit": silo_pb2.FollowAuditRequest(entries=0, head=bytes(32)),
+        "CosignAudit": common_pb2.AuditCosignature(
+            silo=silo.name, entries=1, head=bytes(32), broke_head=bytes(32), certificate_pem=b"pem", signature=b"s"
+        ),
         "Heartbeat": silo_pb2.HeartbeatRequest(session="one"),
         "LatestCountersignatures": silo_pb2.LatestCountersignaturesRequest(),
         "Countersign": silo_pb2.CountersignRequest(place=wire, hold_seconds=0.0),
@@ -52,6 +56,7 @@ def operator_requests(study):
         "PauseStudy": one,
         "ResumeStudy": one,
         "ForgiveSilo": operator_pb2.ForgiveSiloRequest(study="nobody's", silo="nobody"),
+        "GetAuditLog": operator_pb2.GetAuditLogRequest(),
         "GetResults": one,
         "GetStudyStatus": one,
         "ListStudies": operator_pb2.ListStudiesRequest(),

@@ -33,7 +33,7 @@ def test_a_study_is_created_started_watched_and_stopped(client):
     status = client.status(study.digest)
     assert (status.state, status.phase, status.waiting_for) == ("running", "offer", study.silos)
     client.abort("operated", "enough")
-    assert client.status("operated").why == "stopped by ops: enough"
+    assert client.status("operated").why == "stopped by operator ops: enough"
     assert study.digest in {one.study for one in client.statuses()}
 
 
@@ -41,7 +41,7 @@ def test_a_study_is_paused_and_resumed(client):
     client.create(tiny_study(name="halted").canonical())
     client.start("halted")
     client.pause("halted")
-    assert (client.status("halted").state, client.status("halted").why) == ("paused", "paused by ops")
+    assert (client.status("halted").state, client.status("halted").why) == ("paused", "paused by operator ops")
     client.resume("halted")
     assert client.status("halted").state == "running"
     with pytest.raises(OperatorError, match=r"^the study is running; only a paused or waiting"):
@@ -58,7 +58,9 @@ def test_results_come_as_values(client, make_scene):
 
 
 def test_a_refusal_is_the_coordinators_sentence_without_a_code(client):
-    with pytest.raises(OperatorError, match=r"^0 studies match 'nothing'; give the name or the digest$"):
+    with pytest.raises(
+        OperatorError, match=r"^0 studies match 'nothing'; give the whole name, or at least 12 digits of the digest$"
+    ):
         client.start("nothing")
     with pytest.raises(OperatorError, match=r"^11 validation errors for Study"):
         client.create(b"{}")

@@ -265,9 +265,9 @@ class Forbidden:
             raise ImportError(f"{name} must not be imported by the coordinator")
 
 sys.meta_path.insert(0, Forbidden())
-from coordinator import cli
+from coordinator.cli import main
 
-cli.app(["serve", "-c", sys.argv[1]], standalone_mode=False)
+main.app(["serve", "-c", sys.argv[1]], standalone_mode=False)
 rooms = ("agreement", "checks", "masks", "packages", "sealing", "unmasking", "dealt.shamir")
 secret = {"crypto.rings.ckks_secret", *(f"crypto.secagg.{room}" for room in rooms)}
 assert all(importlib.util.find_spec(name) for name in secret), "one of them has another name now"

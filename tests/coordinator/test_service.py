@@ -367,9 +367,9 @@ def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
         (calls.GetStudyStatus, operator_pb2.StudyRequest()),
         (calls.ListStudies, operator_pb2.ListStudiesRequest()),
     ):
-        with refused(Code.PERMISSION_DENIED, "but an operator is needed"):
+        with refused(Code.PERMISSION_DENIED, "but an operator, an author or a viewer is needed"):
             call(request)
-    with refused(Code.PERMISSION_DENIED, "operator is needed"):
+    with refused(Code.PERMISSION_DENIED, "an operator, an author or a viewer is needed"):
         next(calls.GetResults(operator_pb2.StudyRequest()))
 
 
@@ -1039,11 +1039,11 @@ def test_the_operator_stops_a_study_for_good(scene, operator):
     scene.gathering()
     scene.abort("wrong columns")
     status = scene.status()
-    assert (status.state, status.why, status.waiting_for) == ("aborted", "stopped by ops: wrong columns", ())
+    assert (status.state, status.why, status.waiting_for) == ("aborted", "stopped by operator ops: wrong columns", ())
     work = first(scene).poll()
-    assert (work.task, work.outcome, work.why) == (Task.FINISH, "aborted", "stopped by ops: wrong columns")
+    assert (work.task, work.outcome, work.why) == (Task.FINISH, "aborted", "stopped by operator ops: wrong columns")
     with refused(Code.FAILED_PRECONDITION, "the study is aborted already"):
-        scene.abort()
+        scene.abort("again")
     with refused(Code.FAILED_PRECONDITION, "only a created study can be started"):
         scene.start()
 
@@ -1051,7 +1051,7 @@ def test_the_operator_stops_a_study_for_good(scene, operator):
 def test_a_paused_study_hands_out_nothing_and_takes_what_comes(scene):
     place = scene.gathering(Tensor.COUNTS)
     scene.pause()
-    assert (scene.status().state, scene.status().why) == ("paused", "paused by ops")
+    assert (scene.status().state, scene.status().why) == ("paused", "paused by operator ops")
     with refused(Code.FAILED_PRECONDITION, "the study is paused; only a running or waiting study can be paused"):
         scene.pause()
     for silo in scene.silos.values():
@@ -1263,10 +1263,12 @@ def test_what_an_attempt_published_that_failed_is_not_shown(publishing):
     assert len(scene.results().publications) == 3
 
 
-def test_a_stop_without_reason_says_so(make_scene):
+def test_a_study_is_not_stopped_without_a_reason(make_scene):
     scene = make_scene(begin=False)
-    scene.abort()
-    assert scene.status().why == "stopped by ops: no reason given"
+    for reason in ("", "  "):
+        with refused(Code.PERMISSION_DENIED, "aborted for a reason, which every silo reads; give --reason"):
+            scene.abort(reason)
+    assert scene.status().state == "created"
 
 
 def test_a_study_is_found_by_name_digest_or_the_beginning_of_one(scene, operator):
@@ -1274,7 +1276,9 @@ def test_a_study_is_found_by_name_digest_or_the_beginning_of_one(scene, operator
         status = operator.operator.GetStudyStatus(operator_pb2.StudyRequest(study=wanted))
         assert status.study == scene.study.digest
     for wanted in ("", "f" * 64, "nothing"):
-        with refused(Code.NOT_FOUND, "0 studies match|studies match ''; give the name or the digest"):
+        with refused(
+            Code.NOT_FOUND, "0 studies match|studies match ''; give the whole name, or at least 12 digits of the digest"
+        ):
             operator.operator.GetStudyStatus(operator_pb2.StudyRequest(study=wanted))
     listed = operator.operator.ListStudies(operator_pb2.ListStudiesRequest()).studies
     assert scene.study.digest in {status.study for status in listed}

@@ -75,7 +75,7 @@ _BYTES = 24
 @pytest.fixture(scope="module")
 def party(tmp_path_factory):
     authority = make_authority(tmp_path_factory.mktemp("consortium"))
-    names = {"north": "silo", "south": "silo", "hub": "coordinator", **dict.fromkeys(PEOPLE, "operator")}
+    names = {"north": "silo", "south": "silo", "hub": "coordinator", **dict.fromkeys(PEOPLE, "approver")}
     return {name: load(authority.credential(role, name)) for name, role in names.items()}
 
 
@@ -109,7 +109,7 @@ class World:
         self.folder, self.party, self.trust = folder, party, Trust(party["north"].authority_pem)
         self.ledger = folder / "north" / "ledger.sqlite3"
         self.ledger.parent.mkdir(parents=True)
-        approvers = [f"fedward://operator/{name}" for name in PEOPLE]
+        approvers = [f"fedward://approver/{name}" for name in PEOPLE]
         self.policies = [
             write_yaml(folder / f"{name}.yaml", policy_document("north-ward", approvers=approvers, contact=name))
             for name in ("first", "second")

@@ -9,7 +9,7 @@ from enum import Enum
 
 import pytest
 
-from protos import bounds, checkpoints, chunks, messages, status
+from protos import audit, bounds, checkpoints, chunks, messages, status
 from protos.bounds import MAX_NAME, MAX_SENTENCE, Count, Hex, Text, bounds_of, sentence
 from protos.messages import (
     AgreedFigure,
@@ -40,7 +40,7 @@ from protos.steps import Task
 MESSAGES = sorted(
     {
         kind
-        for module in (messages, checkpoints, chunks, status)
+        for module in (messages, audit, checkpoints, chunks, status)
         for kind in vars(module).values()
         if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
     },
@@ -80,6 +80,9 @@ SAMPLES = [
     checkpoints.Cosigned(COSIGNED),
     checkpoints.Handed(STATED),
     chunks.ChunkList(1, b"h" * 32),
+    audit.AuditEntry(1, "2026", "fedward://author/ada", "", "start", SHA, "tiny", "", "", "done", ""),
+    audit.AuditTrail(2, bytes(64)),
+    audit.CosignedAudit("north", 1, bytes(32), 0, bytes(32), b"pem", b"s"),
 ]
 
 

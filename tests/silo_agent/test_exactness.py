@@ -30,6 +30,7 @@ from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo
+from support.people import ops
 from support.studies import tiny_study
 from support.unjudged import BelievingWitness
 
@@ -171,8 +172,8 @@ class Hub:
 
     def run(self):
         """The whole study; returns how it stands then."""
-        self.server.engine.create(self.study.canonical())
-        self.server.engine.start_study(self.study.digest)
+        self.server.desk.create(self.study.canonical(), ops("create"))
+        self.server.desk.act(self.study.digest, ops("start"))
         threads = [threading.Thread(target=self._run, args=(agent,)) for agent in self.agents.values()]
         for thread in (*self.witnesses, *threads):
             thread.start()

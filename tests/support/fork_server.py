@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 PRELOADED = (
-    "coordinator.cli",
+    "coordinator.cli.main",
     "coordinator.server",
     "crypto.pki.authority.cli",
     "silo_agent.assembly",

@@ -20,7 +20,7 @@ _PROGRAM = """
 import resource
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft} or hard, hard))
-from coordinator.cli import main
+from coordinator.cli.main import main
 main()
 """
 

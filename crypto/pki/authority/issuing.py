@@ -32,7 +32,7 @@ from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.authority.register import Register, RegisterMemory
 from crypto.pki.certificates import Holder, Trust
 from crypto.pki.chain import Authority, Bundle
-from crypto.pki.identity import Role, Subject
+from crypto.pki.identity import PEOPLE, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
 from crypto.pki.revocation import RevocationList, RevocationLists
 from crypto.pki.standing import Stamp, stamp
@@ -44,8 +44,8 @@ ROOT_LISTS_FILE = "root.crl.pem"
 """The roots' newest lists, one after the other, brought here by hand."""
 LIFE = timedelta(days=7)
 """How long a certificate lasts: short, so that a lost one is soon worth nothing."""
-OPERATOR_LIFE = timedelta(days=30)
-"""The same for operators, whose certificates are renewed only when they use them."""
+PERSON_LIFE = timedelta(days=30)
+"""The same for people, whose certificates are renewed only when they use them."""
 DAILY = 24
 """Most certificates of one admission in 24 hours. A program renews every other day; this bounds what one that is faulty
 or hostile writes into the register."""
@@ -256,7 +256,7 @@ class IssuingAuthority:
             raise EnrolmentError(msg)
         under = [one for one in self._mine if one.root.fingerprint == admission.root] or self._mine
         me = max(under, key=lambda one: one.ends)
-        life = OPERATOR_LIFE if admission.subject.identity.role is Role.OPERATOR else LIFE
+        life = PERSON_LIFE if admission.subject.identity.role in PEOPLE else LIFE
         ends = [now.replace(microsecond=0) + life, admission.expires]
         ends += [me.ends, me.root.ends]
         pem = building.leaf(

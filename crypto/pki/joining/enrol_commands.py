@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crypto.errors import EnrolmentError
 from crypto.pki.admission import Token
-from crypto.pki.identity import Role
+from crypto.pki.identity import PEOPLE
 from crypto.pki.joining.enrol import Enrolled
 
 
@@ -29,7 +29,7 @@ def lines(done: Enrolled) -> list[str]:
     """Say in sentences what became of a token."""
     hosts = f", hosts {', '.join(done.hosts)}" if done.hosts else ""
     renewed = "by itself while the program runs"
-    if done.subject.identity.role is Role.OPERATOR:
+    if done.subject.identity.role in PEOPLE:
         renewed = "by any command that is given after a third of that time"
     return [
         f"certified as {done.subject}{hosts} by {done.url}",

@@ -34,7 +34,7 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
 ) -> None:
     """Make this silo's key, and have it certified: by a one-time token, or by a request that people carry.
 
-    The key never leaves this machine.
+    The key never leaves this machine. A person who is to sign for this hospital redeems an approver's token here, too.
     """
     if name is not None or data_set is not None:
         _request(
@@ -49,12 +49,17 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     from silo_agent.cli.enrolment.agent_file import agent_text, checked
 
     given = enrol_commands.read_token(token, token_file)
-    if given.admission.subject.identity.role is not Role.SILO:
+    role = given.admission.subject.identity.role
+    if role not in (Role.SILO, Role.APPROVER):
         msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-coordinator enrol`"
         raise EnrolmentError(msg)
     address = checked(coordinator, proxy)
     secret = None if key_passphrase is None else read_passphrase(key_passphrase)
     done = redeem(folder, given, url=authority, proxy=proxy, passphrase=secret)
+    if role is Role.APPROVER:
+        typer.echo("\n".join(enrol_commands.lines(done)))
+        typer.echo(f"next, to sign a policy: fedward-silo policy sign POLICY.yaml --key {folder / 'key.pem'}")
+        return
     config = folder / "agent.yaml"
     if not config.exists():
         write_new(config, agent_text(address, done, proxy, key_passphrase).encode(), secret=False)

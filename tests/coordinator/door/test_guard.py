@@ -229,7 +229,7 @@ def test_a_call_that_ended_before_its_handler_ran_is_counted(server, member, cou
 
 
 def test_a_refusal_of_a_service_is_counted_under_its_caller(member, count):
-    with refused(Code.PERMISSION_DENIED, "an operator is needed"):
+    with refused(Code.PERMISSION_DENIED, "an operator, an author or a viewer is needed"):
         member.operator.ListStudies(operator_pb2.ListStudiesRequest(), timeout=60)
     with refused(Code.INVALID_ARGUMENT, "has 70 characters, above 64"):
         member.silo.Poll(silo_pb2.PollRequest(session="s" * 70), timeout=60)

@@ -30,6 +30,7 @@ from protos import record
 from protos.messages import RINGS, Place, SignedPublication, Tensor, UploadHeader, note_slot
 from protos.status import PhaseTime, UploadSize
 from protos.steps import Note
+from support.people import audit_entry
 from support.rounds import LIMITS, SHA, STUDY, wanted
 
 PLACE = Place(STUDY, 1, 2)
@@ -78,7 +79,7 @@ def again(store):
 def test_studies_are_loaded_in_the_order_of_creation(store):
     studies = [progress(digit * 64, f"study-{digit}") for digit in "974"]
     for one in studies:
-        store.create(b"{}", one)
+        store.create(b"{}", one, audit_entry())
     store.save(start(studies[0], 1.0)[0], [])
     loaded = again(store).load()
     assert loaded == [start(studies[0], 1.0)[0], *studies[1:]]
@@ -87,16 +88,16 @@ def test_studies_are_loaded_in_the_order_of_creation(store):
 def test_studies_of_version_0_1_come_first_by_name(store):
     studies = [progress(digit * 64, f"study-{digit}") for digit in "974"]
     for one in studies:
-        store.create(b"{}", one)
+        store.create(b"{}", one, audit_entry())
     with store.engine.begin() as connection:
         connection.execute(text("DROP TABLE created"))
     newer = again(store)
-    newer.create(b"{}", progress("1" * 64, "a-new-one"))
+    newer.create(b"{}", progress("1" * 64, "a-new-one"), audit_entry())
     assert [one.script.name for one in again(store).load()] == ["study-4", "study-7", "study-9", "a-new-one"]
 
 
 def test_a_publication_is_saved_with_the_state_that_counts_it(store):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     running, _ = start(progress(), 1.0)
     for silo in ("south", "north"):
         store.save(running, [], (PLACE, signed(silo)))
@@ -113,20 +114,20 @@ def signed(silo):
 
 
 def test_a_study_s_text(store):
-    store.create(b'{"a":1}', progress())
+    store.create(b'{"a":1}', progress(), audit_entry())
     assert (again(store).canonical(STUDY), store.canonical("6" * 64)) == (b'{"a":1}', None)
 
 
 @pytest.mark.parametrize("other", [{}, {"study": "6" * 64}, {"name": "other"}])
 def test_a_name_and_a_digest_stand_for_one_study(store, other):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     with pytest.raises(StudyExistsError, match="exists already; give the new one another name"):
-        store.create(b"{}", progress(**other))
+        store.create(b"{}", progress(**other), audit_entry())
     assert len(store.load()) == 1
 
 
 def test_state_and_times_are_saved_together(store, monkeypatch):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     running, _ = start(progress(), 1.0)
     times = [PhaseTime(0, 1, "offer", None, 1.5), PhaseTime(0, 1, "gather", Tensor.COUNTS, 0.25)]
     store.save(running, times)
@@ -157,7 +158,7 @@ def lived():
 
 def test_every_state_is_found_again_and_each_write_is_small(store):
     states = list(lived())
-    store.create(b"{}", replace(states[0], round=None))
+    store.create(b"{}", replace(states[0], round=None), audit_entry())
     written = whole = 0
     for number, state in enumerate(states):
         before = rows(store)
@@ -173,7 +174,7 @@ def test_every_state_is_found_again_and_each_write_is_small(store):
 
 
 def test_changes_are_never_longer_than_the_whole_state(store):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     running, _ = start(progress(), 1.0)
     seen = set()
     for number in range(200):
@@ -186,7 +187,7 @@ def test_changes_are_never_longer_than_the_whole_state(store):
 
 def test_after_a_write_that_failed_the_state_is_stored_whole(store):
     """A database that is away may have stored it all the same."""
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     running, _ = start(progress(), 1.0)
     store.save(running, [])
     store.save(replace(running, why="one"), [])
@@ -200,7 +201,7 @@ def test_after_a_write_that_failed_the_state_is_stored_whole(store):
 
 def test_the_first_state_of_a_process_is_stored_whole(store):
     """So a change is read by the version that wrote it, or by one that reads its whole state."""
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     running, _ = start(progress(), 1.0)
     for why in ("one", "two"):
         store.save(replace(running, why=why), [])
@@ -215,7 +216,7 @@ def test_the_first_state_of_a_process_is_stored_whole(store):
 def test_two_studies_keep_their_changes_apart(store):
     other = progress("6" * 64, "other")
     for one in (progress(), other):
-        store.create(b"{}", one)
+        store.create(b"{}", one, audit_entry())
         store.save(one, [])
     for why in ("one", "two", "three"):
         store.save(replace(progress(), why=why), [])
@@ -224,14 +225,14 @@ def test_two_studies_keep_their_changes_apart(store):
 
 
 def test_a_state_that_has_changes_is_no_state_for_a_version_without_them(store):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     (whole,) = rows(store)[1]
     with pytest.raises(UnexpectedDataError, match="changed_since"):
         record.load(Progress, json.dumps(upgraded(json.loads(whole))))
 
 
 def test_a_state_of_version_0_6_is_read(store):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE studies SET progress = :it"), {"it": record.dump(progress())})
         connection.execute(text("DROP TABLE changes"))
@@ -247,7 +248,7 @@ def test_a_state_of_version_0_6_is_read(store):
     ],
 )
 def test_a_change_that_is_missing_or_does_not_fit_is_damage(store, damage, says):
-    store.create(b"{}", progress())
+    store.create(b"{}", progress(), audit_entry())
     for why in ("one", "two", "three"):
         store.save(replace(progress(), why=why), [])
     with store.engine.begin() as connection:
@@ -271,7 +272,7 @@ def test_a_slot_is_filled_once(store):
 
 def test_what_lasted_and_what_was_sent_is_told_of_one_study(store):
     for study in ("4" * 64, STUDY, "6" * 64):
-        store.create(b"{}", progress(study, f"study-{study[0]}"))
+        store.create(b"{}", progress(study, f"study-{study[0]}"), audit_entry())
         times = [PhaseTime(0, 1, "offer", None, int(study[0]))]
         store.save(start(progress(study, f"study-{study[0]}"), 1.0)[0], times)
         store.add_content(replace(HEADER, place=Place(study, 1, 2), size=int(study[0])), b"signature")

@@ -15,6 +15,7 @@ from coordinator.engine import script_of
 from coordinator.storage.store import Store
 from coordinator.storage.upgrading import WHY, upgraded
 from protos import record
+from support.people import audit_entry
 from support.studies import tiny_study
 
 VERSIONS = ("0.1", "0.2")
@@ -64,7 +65,7 @@ def test_a_state_of_today_is_left_as_it_is():
 def test_the_store_of_an_older_version_is_read(tmp_path):
     study, old = tiny_study(), OLD["0.2", "gather of heads in round 1"]
     store = Store.in_folder(tmp_path)
-    store.create(study.canonical(), create(script_of(study)))
+    store.create(study.canonical(), create(script_of(study)), audit_entry())
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE studies SET progress = :old"), {"old": json.dumps(old)})
     (state,) = store.load()

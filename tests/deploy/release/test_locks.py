@@ -46,7 +46,7 @@ def test_only_the_build_for_gpus_brings_cuda_and_a_coordinator_cannot_learn():
 def test_a_silo_installs_what_authority_and_coordinator_of_a_dry_round_need():
     absent = {pin.name for pin in pins(ROLES[0])} - {pin.name for pin in pins(ROLES[1])}
     assert "asn1crypto" in absent
-    programs = "crypto.pki.authority.cli, coordinator.cli, coordinator.server"
+    programs = "crypto.pki.authority.cli, coordinator.cli.main, coordinator.server"
     code = f"import sys; sys.modules.update(dict.fromkeys({sorted(absent)})); import {programs}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -287,9 +287,9 @@ def test_every_field_must_be_stated(name, tmp_path):
         ({"contact": ""}, "contact"),
         ({"contact": "dpo@hospital.example\x1b[2J"}, "write one line of plain text"),
         ({"contact": "dpo@hospital.example\nepsilon: none was spent"}, "write one line of plain text"),
-        ({"approvers": ["fedward://operator/ada"]}, "approvers"),
-        ({"approvers": ["fedward://operator/ada", "fedward://silo/north"]}, "approvers"),
-        ({"approvers": ["fedward://operator/ada"] * 2}, "approvers lists a value twice"),
+        ({"approvers": ["fedward://approver/ada"]}, "approvers"),
+        ({"approvers": ["fedward://approver/ada", "fedward://silo/north"]}, "approvers"),
+        ({"approvers": ["fedward://approver/ada"] * 2}, "approvers lists a value twice"),
         ({"budget.delta": 0.5}, "budget.delta"),
         ({"budget.delta": 1e-13}, "budget.delta"),
         ({"min_silos": 1}, "min_silos"),
@@ -339,7 +339,7 @@ def test_a_document_that_could_be_misread_is_a_named_error(old, new, says, tmp_p
 
 
 def test_the_canonical_form_is_a_policy_too(make_policy, tmp_path):
-    policy = make_policy({"approvers": ["fedward://operator/ada", "fedward://operator/grace"]})
+    policy = make_policy({"approvers": ["fedward://approver/ada", "fedward://approver/grace"]})
     path = tmp_path / "policy.json"
     path.write_bytes(policy.canonical())
     assert load_policy(path) == policy

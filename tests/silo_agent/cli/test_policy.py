@@ -191,8 +191,8 @@ def test_a_change_is_shown_when_it_comes_into_force(hospital, policy):
 
 
 def test_two_people_sign_before_a_policy_comes_into_force(hospital, policy, authority, sentence):
-    keys = [authority.credential("operator", name) / "key.pem" for name in ("alice", "barbara")]
-    document = policy_document("north-ward", approvers=["fedward://operator/alice", "fedward://operator/barbara"])
+    keys = [authority.credential("approver", name) / "key.pem" for name in ("alice", "barbara")]
+    document = policy_document("north-ward", approvers=["fedward://approver/alice", "fedward://approver/barbara"])
     write_yaml(policy, document)
     assert "asks for 2 signatures" in sentence("policy", "reload", "-c", hospital)
     for key in keys:
@@ -205,8 +205,8 @@ def test_two_people_sign_before_a_policy_comes_into_force(hospital, policy, auth
 
 
 def test_who_is_not_named_is_told(policy, authority):
-    home = authority.credential("operator", "trudy")
-    write_yaml(policy, policy_document("north-ward", approvers=["fedward://operator/ada", "fedward://operator/grace"]))
+    home = authority.credential("approver", "trudy")
+    write_yaml(policy, policy_document("north-ward", approvers=["fedward://approver/ada", "fedward://approver/grace"]))
     assert "does not name you" in invoke("policy", "sign", policy, "--key", home / "key.pem").output
 
 

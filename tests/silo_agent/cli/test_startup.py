@@ -64,7 +64,7 @@ def test_a_silos_enrolment_loads_keys_and_nothing_else(folder, tmp_path):
 
 
 def test_the_coordinators_help_loads_no_server(folder):
-    assert not loaded(folder, "coordinator.cli", "--help") & (HEAVY | SERVING)
+    assert not loaded(folder, "coordinator.cli.main", "--help") & (HEAVY | SERVING)
 
 
 def test_what_a_dry_round_starts_needs_no_package_of_a_coordinator_alone(folder):

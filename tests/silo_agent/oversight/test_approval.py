@@ -24,12 +24,12 @@ from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 
 PEOPLE = ("ada", "grace", "hedy")
-APPROVERS = [f"fedward://operator/{name}" for name in PEOPLE]
+APPROVERS = [f"fedward://approver/{name}" for name in PEOPLE]
 
 
 @pytest.fixture(scope="module")
 def people(authority):
-    return {name: load(authority.credential("operator", name)) for name in PEOPLE}
+    return {name: load(authority.credential("approver", name)) for name in PEOPLE}
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_a_signature_is_for_one_content(written, trust, people):
 
 def test_a_stranger_and_a_foreign_authoritys_person_do_not_count(written, trust, people, foreign_authority, authority):
     path = written(approvers=APPROVERS)
-    sign(path, people["ada"], load(foreign_authority.credential("operator", "grace")))
+    sign(path, people["ada"], load(foreign_authority.credential("approver", "grace")))
     with pytest.raises(ApprovalError, match=r"has 1 .*policy\.yaml\.grace\.sig: .* not issued by the authority"):
         require_approved(load_policy(path), path, trust, None)
-    sign(path, load(authority.credential("operator", "mallory")))
+    sign(path, load(authority.credential("approver", "mallory")))
     with pytest.raises(ApprovalError, match="has 1"):
         require_approved(load_policy(path), path, trust, None)
 
@@ -145,7 +145,7 @@ def test_a_signature_that_cannot_be_read_does_not_count_and_is_named(content, wr
 
 def test_only_people_sign(written, homes):
     path = written(approvers=APPROVERS)
-    with pytest.raises(ApprovalError, match="silo/north is not a person"):
+    with pytest.raises(ApprovalError, match="silo/north may sign no policy"):
         sign(path, load(homes["north"]))
     assert list(path.parent.glob("*.sig")) == []
 
@@ -288,3 +288,49 @@ def test_a_policy_of_version_2_keeps_its_data_set_and_its_rule_of_two_signatures
     with pytest.raises(ApprovalError, match="but the given file is"):
         put_into_force(older_ledger, path, quick_path, trust)
     assert older_ledger.policy == digest
+
+
+# --- operators, who approved policies up to version 0.6 ---------------------------------------------------------------
+OPERATORS = ["fedward://operator/ada", "fedward://operator/grace"]
+
+
+def test_a_new_policy_that_names_operators_does_not_come_into_force(written, ledger, trust, authority, quick_path):
+    path = written(approvers=OPERATORS)
+    sign(path, *(load(authority.credential("operator", name)) for name in ("ada", "grace")))
+    with pytest.raises(
+        ApprovalError, match=r"^the policy's approvers name .*ada, .*grace: an operator runs the service"
+    ):
+        put_into_force(ledger, path, quick_path, trust)
+    mixed = written(approvers=[*APPROVERS, OPERATORS[0]])
+    with pytest.raises(ApprovalError, match=r"^the policy's approvers name fedward://operator/ada: "):
+        put_into_force(ledger, mixed, quick_path, trust)
+    assert ledger.policy is None
+
+
+def test_operators_sign_for_the_policy_that_replaces_one_in_force_which_names_them(
+    written, ledger, trust, people, authority, quick_path
+):
+    """As version 0.6 put it into force. It goes on, and the new one needs both: its approvers and those operators."""
+    old = load_policy(written("old.yaml", approvers=OPERATORS))
+    (quick_path / "policies").mkdir()
+    (quick_path / "policies" / f"{old.digest}.json").write_bytes(old.canonical())
+    ledger.put_into_force(old.digest, old.budget.epsilon)
+    assert start_under(ledger, quick_path / "old.yaml", quick_path, trust).digest == old.digest
+    path = written(approvers=APPROVERS)
+    sign(path, people["ada"], people["hedy"])
+    with pytest.raises(ApprovalError, match=r"the policy in force asks for 2 signatures of .*operator/ada.*has 0"):
+        put_into_force(ledger, path, quick_path, trust)
+    for name in ("ada", "grace"):
+        home = load(authority.credential("operator", name))
+        sign_policy(load_policy(path), path, home).rename(path.with_name(f"{path.name}.operator-{name}.sig"))
+    sign(path, people["ada"])
+    assert put_into_force(ledger, path, quick_path, trust).digest == ledger.policy
+
+
+@pytest.mark.parametrize("role", ["author", "viewer"])
+def test_authors_and_viewers_sign_no_policy(role, written, trust, authority):
+    path = written(approvers=APPROVERS)
+    with pytest.raises(
+        ApprovalError, match=f"{role}/ada may sign no policy; sign with a certificate of the role appro"
+    ):
+        sign(path, load(authority.credential(role, "ada")))

@@ -139,7 +139,7 @@ def test_a_peer_refuses_a_ledger_that_was_put_back_and_bound_anew(hospital):
 def test_without_the_approvers_signatures_nothing_is_written(hospital):
     path = StateFolder(hospital.state).ledger
     before = path.read_bytes()
-    people = ["fedward://operator/ada", "fedward://operator/grace"]
+    people = ["fedward://approver/ada", "fedward://approver/grace"]
     document = yaml.safe_load(hospital.policy.read_text())
     write_yaml(hospital.policy, {**document, "approvers": people})
     with pytest.raises(ApprovalError):

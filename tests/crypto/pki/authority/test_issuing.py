@@ -384,7 +384,7 @@ def test_an_operator_s_certificate_lasts_longer_and_the_register_says_who_redeem
     now = datetime.now(UTC).replace(microsecond=0)
     assert online.authority.keys() == {}
     home = online.enrol("operator", "ada", now=now)
-    assert load(home).ends == now + issuing.OPERATOR_LIFE
+    assert load(home).ends == now + issuing.PERSON_LIFE
     key = read_request((home / "request.csr").read_bytes()).fingerprint
     assert online.authority.keys() == {"fedward://operator/ada": key}
     assert online.authority.name == "Issuing of tests"

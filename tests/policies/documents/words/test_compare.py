@@ -23,7 +23,7 @@ STUDIES = (
     {"privacy.colluders": 0, "publish": ["accuracy", "patients"], "model.hidden": []},
 )
 DIGEST = "0" * 64
-ADA, GRACE, HEDY = (f"fedward://operator/{name}" for name in ("ada", "grace", "hedy"))
+ADA, GRACE, HEDY = (f"fedward://approver/{name}" for name in ("ada", "grace", "hedy"))
 # From the loosest to the strictest.
 LADDERS = {
     "budget.epsilon": (8.0, 4.0, 2.0),

@@ -56,7 +56,7 @@ CHANGES = {
     "hand_over": True,
     "approved_data": {"ward": ["exam-*", "heart"]},
     "studies": ["1" * 64],
-    "approvers": ["fedward://operator/ada", "fedward://operator/grace"],
+    "approvers": ["fedward://approver/ada", "fedward://approver/grace"],
 }
 
 

@@ -1,0 +1,51 @@
+"""What several groups of commands share: options, the terminal, the connection, and the question before a deed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from coordinator.config import OperatorConfig
+from coordinator.errors import CoordinatorError
+
+if TYPE_CHECKING:
+    from coordinator.operating import Operator
+
+OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ReasonOption = Annotated[
+    str, typer.Option(help="Why, for the audit log. Needed for a study that is not your own, by your certificate.")
+]
+DEFAULT = Path("operator.yaml")
+
+
+class UnconfirmedError(CoordinatorError):
+    """Nobody has confirmed what cannot be undone. Nothing changed."""
+
+
+def console() -> Console:
+    """Return the terminal. What others wrote is text, even if it looks like markup."""
+    return Console(markup=False, emoji=False)
+
+
+def connected(path: Path) -> Operator:
+    """Return the connection of a person's configuration file."""
+    from coordinator.operating import Operator
+
+    return Operator(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return if a person says yes, on the terminal or with `--yes`. Raises `UnconfirmedError`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        msg = f"{question} Nobody can be asked here: give --yes"
+        raise UnconfirmedError(msg)
+    if not typer.confirm(question, err=True):
+        msg = "nothing was done"
+        raise UnconfirmedError(msg)

@@ -1,0 +1,193 @@
+"""Takes what operators, authors and viewers ask: right, quota, action, and an entry in the audit log for each action.
+
+Guarantees: an action and its entry are one transaction. A refused action changes nothing, and has an entry of its own.
+A person sees no study that the person's role does not show.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from coordinator.core import study as studies
+from coordinator.core.quotas import QuotaError, QuotaLimits, Usage, require_within
+from coordinator.core.rights import AUDITORS, Action, Deed, RightsError, may_see, require_right, require_role
+from coordinator.core.study import Outcome, Progress, Script, StudyStateError
+from coordinator.engine import Engine, UnknownStudyError
+from coordinator.storage.audit_log import DONE, REFUSED, stamp
+from coordinator.storage.store import Store, StudyExistsError
+from coordinator.sums.room import LittleRoomError, most_bytes
+from crypto.pki.identity import Identity
+from policies.documents.study import Study, read_stored
+from policies.refusals import Refused
+from protos.audit import AuditEntry, CosignedAudit
+from protos.bounds import MAX_NAME, sentence
+from protos.messages import StudyResults
+from protos.status import StudyStatus
+
+log = structlog.get_logger()
+PAGE: Final = 500
+"""Entries of the audit log that are read at once."""
+_REFUSALS: Final = (
+    RightsError,
+    QuotaError,
+    StudyStateError,
+    StudyExistsError,
+    UnknownStudyError,
+    LittleRoomError,
+    Refused,
+    ValueError,
+)
+"""What refuses an action. Anything else is a fault of this machine, and no entry can be expected to be stored."""
+
+
+@dataclass(frozen=True)
+class _About:
+    """What an entry names, as far as it is known when the action is refused."""
+
+    study: str = ""
+    name: str = ""
+
+
+class Desk:
+    """All that people may ask of one coordinator."""
+
+    def __init__(self, engine: Engine, store: Store, limits: QuotaLimits, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds since the epoch."""
+        self._engine, self._audit, self._limits, self._clock = engine, store.audit, limits, clock
+        self._owners = store.owners()
+        self._sizes: dict[str, int] = {}
+        self._turn = threading.Lock()
+        """Held from the look at a quota until what it allows is stored."""
+
+    # --- actions ----------------------------------------------------------------------------------------------------
+    def create(self, canonical: bytes, deed: Deed) -> str:
+        """Store a study, which belongs to this person from then on, and return its digest.
+
+        Raises ValueError if it is no study, `RightsError`, `QuotaError`, `Refused`, `StudyExistsError`, and
+        `LittleRoomError` if a round does not fit.
+        """
+        with self._noted(deed, "") as about, self._turn:
+            require_role(deed)
+            study = read_stored(canonical)
+            about(_About(study.digest, study.name))
+            require_within(self._limits, self._usage(deed.who), self._bytes(study))
+            self._engine.create(study, self._entry(deed, _About(study.digest, study.name)))
+            self._owners[study.digest] = deed.who.uri
+        return study.digest
+
+    def act(self, wanted: str, deed: Deed) -> None:
+        """Do something to a study. Raises `UnknownStudyError`, `RightsError`, `StudyStateError`."""
+        with self._noted(deed, wanted) as about:
+            require_role(deed)
+            script = self._find(wanted, deed.who)
+            named = _About(script.study, script.name)
+            about(named)
+            require_right(deed, self._owners.get(script.study, ""))
+            self._engine.command(script.study, _move(deed), self._entry(deed, named))
+        log.info("acted", who=deed.who.uri, action=deed.action, study=named.study, silo=deed.silo or None)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+    def status(self, wanted: str, who: Identity) -> StudyStatus:
+        """Return the status of a study with its history. Raises `UnknownStudyError`."""
+        return self._engine.status(self._find(wanted, who).study)
+
+    def statuses(self, who: Identity) -> list[StudyStatus]:
+        """Return the status of all studies that this person may see, without their histories."""
+        return [one for one in self._engine.statuses() if self._shows(one.study, who)]
+
+    def results(self, wanted: str, who: Identity) -> StudyResults:
+        """Return what a finished study has published. Raises `UnknownStudyError`, `StudyStateError`."""
+        return self._engine.results(self._find(wanted, who).study)
+
+    def audit(self, first: int, who: Identity) -> Iterator[list[AuditEntry]]:
+        """Give the audit log in pages, from the entry with this number on. Raises `RightsError`."""
+        self._require_auditor(who)
+        while page := self._audit.entries(first, PAGE):
+            yield page
+            first = page[-1].number + 1
+
+    def cosigned_audit(self, who: Identity) -> list[CosignedAudit]:
+        """Return what silos signed of the audit log. Raises `RightsError`."""
+        self._require_auditor(who)
+        return self._audit.cosigned()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+    def _require_auditor(self, who: Identity) -> None:
+        if who.role not in AUDITORS:
+            msg = f"{who} may not read the audit log; operators and viewers may"
+            raise RightsError(msg)
+
+    def _shows(self, study: str, who: Identity) -> bool:
+        return may_see(who, self._owners.get(study, ""))
+
+    def _find(self, wanted: str, who: Identity) -> Script:
+        return self._engine.find(wanted, lambda study: self._shows(study, who))
+
+    def _usage(self, who: Identity) -> Usage:
+        mine = {study for study, owner in self._owners.items() if owner == who.uri}
+        opened = [study for study in self._engine.not_over() if study.digest in mine]
+        return Usage(len(opened), self._audit.created(who.uri, self._now()), sum(map(self._bytes, opened)))
+
+    def _bytes(self, study: Study) -> int:
+        if study.digest not in self._sizes:
+            self._sizes[study.digest] = most_bytes(study)
+        return self._sizes[study.digest]
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
+
+    @contextmanager
+    def _noted(self, deed: Deed, wanted: str) -> Iterator[Callable[[_About], None]]:
+        """Note in the audit log that the action was refused, if it is. Gives what says which study it is about."""
+        known = _About(name=sentence(wanted, MAX_NAME))
+
+        def about(study: _About) -> None:
+            nonlocal known
+            known = study
+
+        try:
+            yield about
+        except _REFUSALS as error:
+            entry = replace(self._entry(deed, known), outcome=REFUSED, why=sentence(str(error)))
+            if not self._audit.note_refusal(entry, self._now()):
+                log.warning("refused so often today that no entry was made", who=deed.who.uri, action=deed.action)
+            raise
+
+    def _entry(self, deed: Deed, about: _About) -> AuditEntry:
+        return AuditEntry(
+            number=0,
+            at=stamp(self._now()),
+            who=deed.who.uri,
+            certificate=deed.certificate,
+            action=deed.action,
+            study=about.study,
+            name=about.name,
+            silo=deed.silo,
+            reason=sentence(deed.reason),
+            outcome=DONE,
+            why="",
+        )
+
+
+def _move(deed: Deed) -> Callable[[Progress, float], Outcome]:
+    """Return what an action does to a study's state."""
+    match deed.action:
+        case Action.START:
+            return studies.start
+        case Action.PAUSE:
+            return lambda progress, now: studies.pause(progress, deed.told("paused"), now)
+        case Action.RESUME:
+            return studies.resume
+        case Action.FORGIVE:
+            return lambda progress, _: studies.forgive(progress, deed.silo)
+        case Action.ABORT:
+            return lambda progress, now: studies.abort(progress, deed.told("stopped"), now)
+    msg = f"{deed.action} is not done to a study that exists"
+    raise ValueError(msg)

@@ -1,0 +1,111 @@
+"""The calls of operators, authors and viewers: the certificate says who calls, the desk decides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import grpc
+
+from coordinator.core.rights import READERS, Action, Deed
+from coordinator.door.callers import certificate_of
+from coordinator.people.desk import Desk
+from coordinator.service import Caller, Refusals, mapped, mapped_stream
+from protos import codec
+from protos.bounds import sentence
+from protos.messages import require_name
+from protos.v1 import operator_pb2, operator_pb2_grpc
+
+_ABSENT = ""
+
+
+class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
+    """The calls of people."""
+
+    def __init__(self, desk: Desk, refusals: Refusals) -> None:
+        self._desk, self._caller = desk, Caller(refusals.trust, READERS)
+        self.refusals = refusals
+
+    @mapped
+    def CreateStudy(
+        self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.CreateStudyReply:
+        """Store a study, which belongs to the caller from then on."""
+        deed = self._deed(context, Action.CREATE, _ABSENT)
+        return operator_pb2.CreateStudyReply(study=self._desk.create(request.canonical, deed))
+
+    @mapped
+    def StartStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Begin a study."""
+        return self._act(request.study, self._deed(context, Action.START, request.reason))
+
+    @mapped
+    def ForgiveSilo(
+        self, request: operator_pb2.ForgiveSiloRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Forget what waiting for one silo has cost a study."""
+        require_name(request.silo, "forgive.silo")
+        return self._act(request.study, self._deed(context, Action.FORGIVE, request.reason, request.silo))
+
+    @mapped
+    def AbortStudy(
+        self, request: operator_pb2.AbortStudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Stop a study for good."""
+        return self._act(request.study, self._deed(context, Action.ABORT, request.reason))
+
+    @mapped
+    def PauseStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Hand out no more work of a study."""
+        return self._act(request.study, self._deed(context, Action.PAUSE, request.reason))
+
+    @mapped
+    def ResumeStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Go on with a study."""
+        return self._act(request.study, self._deed(context, Action.RESUME, request.reason))
+
+    @mapped_stream
+    def GetResults(
+        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
+    ) -> Iterator[operator_pb2.ResultsPart]:
+        """Return what a finished study has published."""
+        yield from codec.results_to_wire(self._desk.results(request.study, self._caller.identity(context)))
+
+    @mapped
+    def GetStudyStatus(
+        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyStatus:
+        """Return the status of one study with its history."""
+        status = self._desk.status(request.study, self._caller.identity(context))
+        reply: operator_pb2.StudyStatus = codec.to_wire(status)
+        return reply
+
+    @mapped
+    def ListStudies(
+        self,
+        request: operator_pb2.ListStudiesRequest,  # noqa: ARG002  # the call is the message
+        context: grpc.ServicerContext,
+    ) -> operator_pb2.ListStudiesReply:
+        """Return the status of all studies that the caller may see, in brief."""
+        found = self._desk.statuses(self._caller.identity(context))
+        return operator_pb2.ListStudiesReply(studies=[codec.to_wire(one) for one in found])
+
+    @mapped_stream
+    def GetAuditLog(
+        self, request: operator_pb2.GetAuditLogRequest, context: grpc.ServicerContext
+    ) -> Iterator[operator_pb2.AuditPart]:
+        """Return who did what to which study, and last what silos signed of it."""
+        who = self._caller.identity(context)
+        for page in self._desk.audit(request.first, who):
+            yield operator_pb2.AuditPart(entries=[codec.to_wire(one) for one in page])
+        signed = self._desk.cosigned_audit(who)
+        yield operator_pb2.AuditPart(cosignatures=[codec.to_wire(one) for one in signed])
+
+    def _act(self, study: str, deed: Deed) -> operator_pb2.StudyReply:
+        self._desk.act(study, deed)
+        return operator_pb2.StudyReply()
+
+    def _deed(self, context: grpc.ServicerContext, action: Action, reason: str, silo: str = "") -> Deed:
+        who = self._caller.identity(context)
+        shown = hashlib.sha256(certificate_of(context)).hexdigest()
+        return Deed(who, action, sentence(reason.strip()), silo, shown)

@@ -1,0 +1,96 @@
+"""The calls of people over the wire: each role with a real certificate."""
+
+from __future__ import annotations
+
+import hashlib
+
+import grpc
+import pytest
+
+from protos.v1 import operator_pb2
+from support.silos import Caller, refused
+from support.studies import tiny_study
+
+Code = grpc.StatusCode
+ROLES = ("operator", "author", "viewer", "approver")
+
+
+@pytest.fixture(scope="module")
+def people(server, authority):
+    made = {role: Caller(server.port, authority.credential(role, "pat")) for role in ROLES}
+    yield made
+    for one in made.values():
+        one.close()
+
+
+def test_an_author_carries_a_study_and_every_step_is_in_the_log(people):
+    author, viewer = people["author"].operator, people["viewer"].operator
+    study = tiny_study(name="authored")
+    author.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    author.StartStudy(operator_pb2.StudyRequest(study="authored"))
+    author.PauseStudy(operator_pb2.StudyRequest(study=study.digest, reason="lunch"))
+    author.ResumeStudy(operator_pb2.StudyRequest(study=study.digest[:12]))
+    author.AbortStudy(operator_pb2.AbortStudyRequest(study="authored", reason=" wrong\x1b[31m columns "))
+    assert viewer.GetStudyStatus(operator_pb2.StudyRequest(study="authored")).why.endswith(
+        "by author pat: wrong [31m columns"
+    )
+    entries = [entry for part in viewer.GetAuditLog(operator_pb2.GetAuditLogRequest(first=0)) for entry in part.entries]
+    mine = [entry for entry in entries if entry.study == study.digest]
+    assert [(one.action, one.reason) for one in mine] == [
+        ("create", ""),
+        ("start", ""),
+        ("pause", "lunch"),
+        ("resume", ""),
+        ("abort", "wrong [31m columns"),
+    ]
+    shown = hashlib.sha256(people["author"].credential.certificate_pem).hexdigest()
+    assert {(one.who, one.certificate, one.name, one.outcome) for one in mine} == {
+        ("fedward://author/pat", shown, "authored", "done")
+    }
+
+
+def test_one_person_s_certificates_are_two_parties(people):
+    study = tiny_study(name="pats-own")
+    people["author"].operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    with refused(Code.PERMISSION_DENIED, "of fedward://author/pat, not of fedward://operator/pat; say with --reason"):
+        people["operator"].operator.StartStudy(operator_pb2.StudyRequest(study="pats-own"))
+    people["operator"].operator.StartStudy(operator_pb2.StudyRequest(study="pats-own", reason="pat is ill"))
+    people["operator"].operator.AbortStudy(operator_pb2.AbortStudyRequest(study="pats-own", reason="over"))
+
+
+def test_an_author_hears_nothing_of_others_studies(people, scene):
+    author = people["author"].operator
+    wanted = operator_pb2.StudyRequest(study=scene.study.digest)
+    for call in (author.StartStudy, author.PauseStudy, author.ResumeStudy, author.GetStudyStatus):
+        with refused(Code.NOT_FOUND, "0 studies match"):
+            call(wanted)
+    with refused(Code.NOT_FOUND, "0 studies match"):
+        author.AbortStudy(operator_pb2.AbortStudyRequest(study=scene.study.name, reason="spite"))
+    with refused(Code.NOT_FOUND, "0 studies match"):
+        next(author.GetResults(wanted))
+    listed = author.ListStudies(operator_pb2.ListStudiesRequest()).studies
+    assert scene.study.name not in {one.name for one in listed}
+    assert scene.status().state == "running"
+
+
+@pytest.mark.parametrize("role", ["viewer", "approver", "author"])
+def test_what_a_role_may_not_do_is_refused(people, scene, role):
+    calls, study = people[role].operator, scene.study.digest
+    forbidden = {
+        calls.ForgiveSilo: operator_pb2.ForgiveSiloRequest(study=study, silo=next(iter(scene.silos)), reason="so"),
+    }
+    if role != "author":
+        one = operator_pb2.StudyRequest(study=study, reason="so")
+        forbidden |= dict.fromkeys((calls.StartStudy, calls.PauseStudy, calls.ResumeStudy), one)
+        forbidden[calls.AbortStudy] = operator_pb2.AbortStudyRequest(study=study, reason="so")
+        forbidden[calls.CreateStudy] = operator_pb2.CreateStudyRequest(canonical=tiny_study(name="no").canonical())
+    if role == "approver":
+        forbidden[calls.GetStudyStatus] = operator_pb2.StudyRequest(study=study)
+        forbidden[calls.ListStudies] = operator_pb2.ListStudiesRequest()
+    for call, request in forbidden.items():
+        with refused(Code.PERMISSION_DENIED, f"fedward://{role}/pat"):
+            call(request)
+    if role != "viewer":
+        with refused(Code.PERMISSION_DENIED, f"fedward://{role}/pat"):
+            list(calls.GetAuditLog(operator_pb2.GetAuditLogRequest()))
+    assert scene.status().state == "running"
