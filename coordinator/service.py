@@ -412,9 +412,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         request: silo_pb2.HeartbeatRequest,  # noqa: ARG002  # the call is the message
         context: grpc.ServicerContext,
     ) -> silo_pb2.HeartbeatReply:
-        """Note that the caller is still here. Say how many entries the audit log has, for the caller to follow it."""
+        """Note that the caller is still here. Say how far the audit log has come, for the caller to follow it."""
         self._silo(context)
-        return silo_pb2.HeartbeatReply(audit_entries=self._audit.followed().entries)
+        now = self._audit.followed()
+        return silo_pb2.HeartbeatReply(audit_entries=now.entries, audit_head=now.head)
 
     @mapped
     def FollowAudit(

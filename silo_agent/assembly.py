@@ -35,6 +35,7 @@ from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import AskedToStop, Client, Heartbeat
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from silo_agent.protocol.session import Session, session_name
@@ -130,7 +131,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     retention.look()
     retaining = Retaining(retention, stop)
     witnessing = Witnessing(client, Witness(config.state, credential, KnownStudies(state)), stop)
-    Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
+    following = AuditFollower(client, state.files.audit_log, metrics)
+    Heartbeat(client, HEARTBEAT_SECONDS, stop, following.look).start()
     witnessing.start()
     retaining.start()
     _renew(config, credential, client, metrics, stop)

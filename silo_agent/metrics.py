@@ -58,6 +58,11 @@ class AgentMetrics:
             "1 while the agent waits because this machine cannot read or write the agent's own files now.",
             registry=self.registry,
         )
+        self.audit_broke = Gauge(
+            "fedward_silo_coordinator_audit_log_broken",
+            "1 if the coordinator's audit log did not go on from what this silo had followed.",
+            registry=self.registry,
+        )
         self._verified: float | None = None
         self.verification_age = Gauge(
             "fedward_silo_ledger_verification_age_seconds",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from coordinator.cli.options import DEFAULT, JsonOption, OperatorOption, connected, console
+
+if TYPE_CHECKING:
+    from protos.audit import AuditEntry
 
 audit_app = typer.Typer(help="Show, export and verify the log of what people did.", no_args_is_help=True)
 FirstOption = Annotated[int, typer.Option("--from", min=0, help="Number of the first entry.")]
@@ -23,16 +26,20 @@ def show(operator: OperatorOption = DEFAULT, first: FirstOption = 0, *, as_json:
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in found.entries], indent=1))
         return
-    table = Table()
-    for column in ("entry", "time (UTC)", "who", "action", "study", "reason", "outcome"):
-        table.add_column(column, overflow="fold")
+    terminal = console()
     for entry in found.entries:
-        study = f"{entry.name} {entry.study[:12]}".strip()
-        action = f"{entry.action} {entry.silo}".strip()
-        outcome = f"{entry.outcome}: {entry.why}" if entry.why else entry.outcome
-        who = entry.who.removeprefix("fedward://")
-        table.add_row(str(entry.number), entry.at[:19], who, action, study, entry.reason, outcome)
-    console().print(table)
+        terminal.print("\n".join(_lines(entry)), soft_wrap=True, highlight=False)
+
+
+def _lines(entry: AuditEntry) -> Iterator[str]:
+    """Return an entry as lines that are as long as they are, so that nothing is cut and `grep` finds them."""
+    who = entry.who.removeprefix("fedward://") or "the coordinator"
+    about = " ".join(part for part in (entry.name, entry.study[:12], entry.silo) if part)
+    yield f"{entry.number:>5}  {entry.at[:19].replace('T', ' ')} UTC  {who}  {entry.action}  {about}  {entry.outcome}"
+    if entry.reason:
+        yield f"       reason: {entry.reason}"
+    if entry.why:
+        yield f"       why: {entry.why}"
 
 
 @audit_app.command()

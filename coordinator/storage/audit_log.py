@@ -156,7 +156,7 @@ class AuditLog:
         Raises `AuditLogError` if it is no head of this log.
         """
         with self._engine.begin() as connection:
-            if not _has(connection, Followed(signed.entries, signed.head)):
+            if not signed.entries or not _has(connection, Followed(signed.entries, signed.head)):
                 msg = f"the audit log has no such head after {signed.entries} entries"
                 raise AuditLogError(msg)
             connection.execute(delete(_cosigned).where(_cosigned.c.silo == signed.silo))

@@ -358,10 +358,12 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("audit_entries",)
+    __slots__ = ("audit_entries", "audit_head")
     AUDIT_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_HEAD_FIELD_NUMBER: _ClassVar[int]
     audit_entries: int
-    def __init__(self, audit_entries: _Optional[int] = ...) -> None: ...
+    audit_head: bytes
+    def __init__(self, audit_entries: _Optional[int] = ..., audit_head: _Optional[bytes] = ...) -> None: ...
 
 class FollowAuditRequest(_message.Message):
     __slots__ = ("entries", "head")

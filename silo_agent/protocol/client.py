@@ -20,9 +20,11 @@ from typing import Any, BinaryIO, TypeVar
 import grpc
 import structlog
 
+from crypto.audit_chain import AuditStatement, Followed
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from protos import codec
+from protos.audit import AuditTrail, CosignedAudit
 from protos.bounds import sentence
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.chunks import HASH_BYTES, ChunkList, read_chunks
@@ -294,9 +296,34 @@ class Client:
         """This silo's signature over a message. The message must say what it is for."""
         return self._credential.sign(message)
 
-    def heartbeat(self) -> None:
-        """Tell the coordinator that this silo is alive. Tried once."""
-        self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
+    def heartbeat(self) -> Followed:
+        """Tell the coordinator that this silo is alive, and hear how far its audit log has come. Tried once."""
+        reply = self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
+        return Followed(int(reply.audit_entries), bytes(reply.audit_head))
+
+    def audit_trail(self, after: Followed) -> AuditTrail | None:
+        """What comes in the coordinator's audit log after a head; None if it has no such head. Tried once."""
+        request = silo_pb2.FollowAuditRequest(entries=after.entries, head=after.head)
+        try:
+            return codec.from_wire(AuditTrail, self._calls.FollowAudit(request, timeout=CALL_SECONDS))
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                return None
+            raise
+
+    def cosign_audit(self, statement: AuditStatement) -> None:
+        """Sign how far this silo has followed the audit log. Tried once."""
+        now, broke = statement.now, statement.broke
+        signed = CosignedAudit(
+            self._credential.identity.name,
+            now.entries,
+            now.head,
+            broke.entries,
+            broke.head,
+            self._credential.certificate_pem,
+            self._credential.sign(statement.to_sign()),
+        )
+        self._calls.CosignAudit(codec.to_wire(signed), timeout=CALL_SECONDS)
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         """Send a file, from the first chunk that the coordinator does not have. The header's digest covers `chunks`."""
@@ -521,10 +548,13 @@ def _fix(code: grpc.StatusCode, details: str) -> str:
 
 
 class Heartbeat:
-    """Tells the coordinator that the silo is alive while it trains."""
+    """Tells the coordinator that the silo is alive while it trains, and has its audit log followed."""
 
-    def __init__(self, client: Client, seconds: float, stop: threading.Event) -> None:
-        self._client, self._seconds, self._stop = client, seconds, stop
+    def __init__(
+        self, client: Client, seconds: float, stop: threading.Event, heard: Callable[[Followed], object]
+    ) -> None:
+        """`heard` is told after each beat how far the coordinator's audit log has come."""
+        self._client, self._seconds, self._stop, self._heard = client, seconds, stop, heard
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -535,7 +565,7 @@ class Heartbeat:
         while not self._stop.wait(self._seconds):
             began = time.monotonic()
             try:
-                self._client.heartbeat()
+                self._heard(self._client.heartbeat())
             except grpc.RpcError as error:
                 log.debug("heartbeat failed", code=error.code().name, after=round(time.monotonic() - began, 1))
             except Exception as error:  # noqa: BLE001  # one that fails must not be the last

@@ -7,6 +7,7 @@
     secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
+    audit-log.json                         how far this silo has followed the coordinator's audit log
     approvals.json                         which data a study may use (`approvals`); beside it a lock
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
@@ -249,6 +250,11 @@ class StateFolder:
     def withdrawing(self) -> Path:
         """Held by whoever withdraws a person or keeps a study's rows."""
         return self.path / "withdrawn.lock"
+
+    @property
+    def audit_log(self) -> Path:
+        """How far this silo has followed the coordinator's audit log."""
+        return self.path / "audit-log.json"
 
     @property
     def approvals(self) -> Path:

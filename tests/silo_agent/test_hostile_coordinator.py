@@ -15,9 +15,11 @@ from policies.errors import LedgerError, LedgerRolledBackError
 from policies.plan.release import plan
 from protos.messages import MessageError, Place, Tensor, UploadHeader, Work
 from protos.steps import Task
+from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol import client as clients
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Heartbeat
 from silo_agent.protocol.ledgers import witnessing as witnesses
+from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.contents import digest_of, listed
@@ -72,7 +74,8 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
         south.restart()
         south.agent._wait = lambda _: stop.wait(0.001)
         witnessing = Witnessing(client, BelievingWitness(tmp_path, south.credential), stop)
-        heartbeat = Heartbeat(client, 0.02, stop)
+        following = AuditFollower(client, tmp_path / "audit-log.json", AgentMetrics())
+        heartbeat = Heartbeat(client, 0.02, stop, following.look)
         witnessing.start()
         heartbeat.start()
 

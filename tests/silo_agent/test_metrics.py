@@ -32,7 +32,7 @@ def touched():
 
 def test_every_name_is_the_silos_and_every_label_is_known():
     families = list(touched().registry.collect())
-    assert len(families) == 21
+    assert len(families) == 22
     for family in families:
         assert family.name.startswith("fedward_silo_")
         assert family.documentation.endswith(".")

@@ -104,7 +104,15 @@ class HostileCoordinator:
         yield silo_pb2.ConfirmReply()
 
     def _heartbeat(self, *_: object) -> Iterator[Message]:
-        yield silo_pb2.HeartbeatReply()
+        random = self.random
+        yield silo_pb2.HeartbeatReply(audit_entries=random.randrange(9), audit_head=random.randbytes(32))
+
+    def _followaudit(self, *_: object) -> Iterator[Message]:
+        digests = self.random.randbytes(self.random.choice((0, 31, 32, 96)))
+        yield silo_pb2.FollowAuditReply(entries=self.random.randrange(9), digests=digests)
+
+    def _cosignaudit(self, *_: object) -> Iterator[Message]:
+        yield silo_pb2.CosignAuditReply()
 
     def _uploadstatus(self, *_: object) -> Iterator[Message]:
         yield silo_pb2.UploadStatusReply(offset=0, complete=False)

@@ -1,3 +1,3 @@
-"""What silos say of one another"s ledgers: asking for cosignatures, and giving them."""
+"""What silos say of one another's ledgers and of the coordinator's audit log: cosignatures, asked for and given."""
 
-__all__ = ["cosigning", "known_studies", "witnessing"]
+__all__ = ["audit_log", "cosigning", "known_studies", "witnessing"]

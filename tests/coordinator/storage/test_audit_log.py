@@ -71,6 +71,8 @@ def test_who_has_another_head_gets_no_trail_and_signs_nothing(store, head):
         store.audit.trail(head)
     with pytest.raises(AuditLogError, match=r"^the audit log has no such head"):
         store.audit.keep(signed(head))
+    with pytest.raises(AuditLogError, match="after 0 entries"):
+        store.audit.keep(signed(UNKNOWN))
     assert store.audit.cosigned() == []
 
 

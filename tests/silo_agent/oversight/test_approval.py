@@ -32,6 +32,11 @@ def people(authority):
     return {name: load(authority.credential("approver", name)) for name in PEOPLE}
 
 
+@pytest.fixture(scope="module")
+def operators(authority):
+    return {name: load(authority.credential("operator", name)) for name in ("ada", "grace")}
+
+
 @pytest.fixture
 def trust(authority):
     return Trust(authority.pem)
@@ -294,12 +299,10 @@ def test_a_policy_of_version_2_keeps_its_data_set_and_its_rule_of_two_signatures
 OPERATORS = ["fedward://operator/ada", "fedward://operator/grace"]
 
 
-def test_a_new_policy_that_names_operators_does_not_come_into_force(written, ledger, trust, authority, quick_path):
+def test_a_new_policy_that_names_operators_does_not_come_into_force(written, ledger, trust, operators, quick_path):
     path = written(approvers=OPERATORS)
-    sign(path, *(load(authority.credential("operator", name)) for name in ("ada", "grace")))
-    with pytest.raises(
-        ApprovalError, match=r"^the policy's approvers name .*ada, .*grace: an operator runs the service"
-    ):
+    sign(path, *operators.values())
+    with pytest.raises(ApprovalError, match=r"^the policy's approvers name .*ada, .*grace: an operator runs"):
         put_into_force(ledger, path, quick_path, trust)
     mixed = written(approvers=[*APPROVERS, OPERATORS[0]])
     with pytest.raises(ApprovalError, match=r"^the policy's approvers name fedward://operator/ada: "):
@@ -308,9 +311,10 @@ def test_a_new_policy_that_names_operators_does_not_come_into_force(written, led
 
 
 def test_operators_sign_for_the_policy_that_replaces_one_in_force_which_names_them(
-    written, ledger, trust, people, authority, quick_path
+    written, ledger, people, operators, quick_path
 ):
     """As version 0.6 put it into force. It goes on, and the new one needs both: its approvers and those operators."""
+    trust = people["ada"].trust
     old = load_policy(written("old.yaml", approvers=OPERATORS))
     (quick_path / "policies").mkdir()
     (quick_path / "policies" / f"{old.digest}.json").write_bytes(old.canonical())
@@ -320,9 +324,8 @@ def test_operators_sign_for_the_policy_that_replaces_one_in_force_which_names_th
     sign(path, people["ada"], people["hedy"])
     with pytest.raises(ApprovalError, match=r"the policy in force asks for 2 signatures of .*operator/ada.*has 0"):
         put_into_force(ledger, path, quick_path, trust)
-    for name in ("ada", "grace"):
-        home = load(authority.credential("operator", name))
-        sign_policy(load_policy(path), path, home).rename(path.with_name(f"{path.name}.operator-{name}.sig"))
+    for name, operator in operators.items():
+        sign_policy(load_policy(path), path, operator).rename(path.with_name(f"{path.name}.operator-{name}.sig"))
     sign(path, people["ada"])
     assert put_into_force(ledger, path, quick_path, trust).digest == ledger.policy
 
@@ -330,7 +333,5 @@ def test_operators_sign_for_the_policy_that_replaces_one_in_force_which_names_th
 @pytest.mark.parametrize("role", ["author", "viewer"])
 def test_authors_and_viewers_sign_no_policy(role, written, trust, authority):
     path = written(approvers=APPROVERS)
-    with pytest.raises(
-        ApprovalError, match=f"{role}/ada may sign no policy; sign with a certificate of the role appro"
-    ):
+    with pytest.raises(ApprovalError, match=f"{role}/ada may sign no policy; sign with a certificate of"):
         sign(path, load(authority.credential(role, "ada")))

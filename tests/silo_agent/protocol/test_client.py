@@ -1,3 +1,4 @@
+import errno
 import threading
 import time
 from concurrent import futures
@@ -7,10 +8,12 @@ import grpc
 import numpy as np
 import pytest
 
+from crypto.audit_chain import UNKNOWN, AuditStatement, Followed
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.pki.tls import server_credentials
 from protos import codec
+from protos.audit import AuditTrail, CosignedAudit
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
@@ -108,7 +111,15 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def Heartbeat(self, request, context):
         self._begin("Heartbeat", context, request)
-        return silo_pb2.HeartbeatReply()
+        return silo_pb2.HeartbeatReply(audit_entries=2, audit_head=b"2" * 32)
+
+    def FollowAudit(self, request, context):
+        self._begin("FollowAudit", context, Followed(request.entries, request.head))
+        return silo_pb2.FollowAuditReply(entries=7, digests=b"7" * 64)
+
+    def CosignAudit(self, request, context):
+        self._begin("CosignAudit", context, codec.from_wire(CosignedAudit, request))
+        return silo_pb2.CosignAuditReply()
 
     def LatestCountersignatures(self, request, context):
         self._begin("LatestCountersignatures", context, request)
@@ -738,7 +749,8 @@ def test_a_poll_that_the_coordinator_holds_ends_when_asked(ward):
 # --- heartbeat --------------------------------------------------------------------------------------------------------
 def test_the_heart_beats_through_a_coordinators_absence_until_stopped(ward):
     ward.fake.faults["Heartbeat"] = [UNAVAILABLE]
-    heartbeat = Heartbeat(ward.client, 0.02, ward.stop)
+    heard = []
+    heartbeat = Heartbeat(ward.client, 0.02, ward.stop, heard.append)
     assert heartbeat._thread.daemon, "it keeps no process alive that ends"
     heartbeat.start()
     deadline = time.monotonic() + 300
@@ -748,3 +760,42 @@ def test_the_heart_beats_through_a_coordinators_absence_until_stopped(ward):
     heartbeat._thread.join(300)
     assert not heartbeat._thread.is_alive()
     assert ward.fake.calls.count("Heartbeat") >= 3
+    assert set(heard) == {Followed(2, b"2" * 32)}
+
+
+def test_a_heart_whose_listener_fails_beats_on(ward):
+    heard = []
+
+    def fail(latest):
+        heard.append(latest)
+        raise OSError(errno.ENOSPC, "disk")
+
+    heartbeat = Heartbeat(ward.client, 0.02, ward.stop, fail)
+    heartbeat.start()
+    deadline = time.monotonic() + 300
+    while len(heard) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ward.stop.set()
+    heartbeat._thread.join(300)
+    assert len(heard) >= 2
+
+
+# --- the audit log ----------------------------------------------------------------------------------------------------
+def test_the_audit_log_is_asked_for_from_a_head_on_and_signed_with_this_silo_s_key(ward):
+    one, other = Followed(5, b"5" * 32), Followed(3, b"3" * 32)
+    assert ward.client.audit_trail(one) == AuditTrail(7, b"7" * 64)
+    statement = AuditStatement(one, other)
+    ward.client.cosign_audit(statement)
+    asked, signed = ward.fake.seen[-2:]
+    assert asked == one
+    assert (signed.silo, signed.entries, signed.head) == ("north", 5, one.head)
+    assert (signed.broke_entries, signed.broke_head) == (3, other.head)
+    credential = ward.credential
+    assert credential.trust.verify(signed.certificate_pem, statement.to_sign(), signed.signature).name == "north"
+
+
+def test_a_head_that_the_coordinator_does_not_have_is_no_trail_and_any_other_fault_is_one(ward):
+    ward.fake.faults["FollowAudit"] = [grpc.StatusCode.FAILED_PRECONDITION, UNAVAILABLE]
+    assert ward.client.audit_trail(UNKNOWN) is None
+    with pytest.raises(grpc.RpcError):
+        ward.client.audit_trail(UNKNOWN)
