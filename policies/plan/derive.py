@@ -32,8 +32,8 @@ COUNT_SHARE: Final = 0.01
 """Share of the heads' budget, in 1 / noise^2, that the counts get."""
 LEAST_HONEST: Final = 2
 """Silos that must share the noise, after this one and the colluders, for distributed noise to be less than local."""
-MOST_DELTA: Final = -3
-"""Power of ten of the largest delta, however few the patients."""
+MOST_DELTA: Final = -5
+"""Power of ten of the largest delta, however few the patients: that of the policy which `policy new` writes."""
 RATE: Final = 0.2
 """Chance of a patient to take part in a step of a trained encoder. With a much smaller one the steps' noise would lie
 below 1, where sampling hides little, and the encoder would take more than its share."""

@@ -81,7 +81,8 @@ def study_new_command(
     effect: Annotated[float | None, typer.Option(help="Expected AUC, or R^2 of a number, without noise.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The most that the whole study may cost a patient.")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="By default a power of ten, at most a tenth of 1 / all expected patients.")
+        float | None,
+        typer.Option(help="By default a power of ten: 1e-5 and a tenth of 1 / all expected patients at most."),
     ] = None,
     mode: Annotated[
         str | None, typer.Option(help="local, or distributed noise; by default distributed if that makes it smaller.")

@@ -71,7 +71,7 @@ def test_noise_is_shared_where_that_makes_it_smaller(silos, stated, mode, least_
     assert (found["privacy"]["mode"], found["min_silos"]) == (mode, least_silos)
 
 
-@pytest.mark.parametrize(("patients", "delta"), [(740, 1e-4), (7681, 1e-5), (10_000, 1e-5), (18_000, 1e-6)])
+@pytest.mark.parametrize(("patients", "delta"), [(740, 1e-5), (7681, 1e-5), (10_000, 1e-5), (18_000, 1e-6)])
 def test_delta_is_a_power_of_ten_at_most_a_tenth_of_one_patient(patients, delta):
     assert derived(silos=2, patients=(patients // 2, patients - patients // 2))["privacy"]["delta"] == delta
 

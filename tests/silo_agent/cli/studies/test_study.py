@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import policies
+from policies.documents.policy import load_policy
 from policies.documents.schema import study_schema
 from policies.documents.study import Personal, load_study
 from silo_agent.cli import answers
@@ -44,6 +46,38 @@ def run(monkeypatch, capsys, *arguments):
     with pytest.raises(SystemExit) as ended:
         program.main()
     return ended.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+@pytest.mark.parametrize(("silos", "patients"), [(3, 100), (3, 4000), (5, 40_000)])
+def test_a_new_policy_takes_a_new_study_of_the_same_answers(tmp_path, silos, patients, mode):
+    """One study may take half of the policy's epsilon. What the drafts leave to rules must fit, too."""
+    policy, study = tmp_path / "policy.yaml", tmp_path / "study.yaml"
+    given = ["--data-set", "a", "--contact", "b", "--patient", "patient_id", "--hospitals", silos, "--epsilon", 3.0]
+    names = [f"silo-{number}" for number in range(silos)]
+    changes = {"--silo": names, "--patients": str(patients), "--epsilon": "1.5", "--mode": mode, "--prevalence": "0.2"}
+    for command in (
+        ["policy", "new", *given, "--out", policy],
+        ["study", "new", *options(study, changes)],
+        ["policy", "check", policy, "--study", study, "--silo", names[0]],
+    ):
+        done = CliRunner().invoke(app, [str(part) for part in command])
+        assert done.exit_code == 0, done.output
+    assert "would be taken" in done.output
+
+
+@pytest.mark.parametrize("name", ["three-hospitals", "consortium", "research", "published"])
+def test_a_sample_policy_takes_a_new_study_that_asks_for_what_it_gives_one(tmp_path, name):
+    """`strict` and `evaluation-only` take none: the one names its studies, the other trains nothing."""
+    sample, study = Path(policies.__file__).parent / "samples" / f"{name}.yaml", tmp_path / "study.yaml"
+    policy = load_policy(sample)
+    names = [f"silo-{number}" for number in range(policy.min_silos + 1)]
+    most = min(policy.limits.study_epsilon, policy.limits.round_epsilon)
+    patient = {"--patient": policy.data_set.identified_by[0] if policy.data_set.unit == "patient" else None}
+    changes = {"--silo": names, "--patients": "4000", "--epsilon": str(most), "--prevalence": "0.2", **patient}
+    for command in (["study", "new", *options(study, changes)], ["policy", "check", sample, "--study", study]):
+        done = CliRunner().invoke(app, [str(part) for part in command])
+        assert done.exit_code == 0, done.output
 
 
 def test_the_schema_of_a_study_is_printed():
