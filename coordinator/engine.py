@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import structlog
 
+from common.digests import LEAST_DIGITS, means
 from coordinator import publishing
 from coordinator.bells import Bells
 from coordinator.core import study as studies
@@ -96,8 +97,6 @@ from protos.steps import Note, Task
 
 log = structlog.get_logger()
 _UPDATED = "the coordinator was updated in the middle of the attempt, and silos write notes in another form now"
-LEAST_DIGITS = 12
-"""A study is called by its whole name or by so many digits of its digest at least: nobody hits two by chance."""
 TICK_SECONDS = 0.25
 STUCK_SECONDS = 60.0
 """How long the clock may wait for its turn before the coordinator counts as stuck."""
@@ -224,8 +223,7 @@ class Engine:
         """
         with self._lock:
             scripts = [one.script for one in self._progress.values() if shown(one.script.study)]
-        long = len(wanted) >= LEAST_DIGITS
-        found = [one for one in scripts if one.name == wanted or (long and one.study.startswith(wanted))]
+        found = [one for one in scripts if means(wanted, one.name, one.study)]
         if len(found) == 1:
             return found[0]
         digits = f"at least {LEAST_DIGITS} digits of the digest"

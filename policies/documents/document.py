@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import stat
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, NoReturn, TypeVar, cast, get_args, get_origin
 
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from yaml.parser import ParserError
 from yaml.scanner import ScannerError
 
+from common.fault_words import in_words
 from policies.errors import PolicyError
 from policies.file_kinds import kind_of
 
@@ -161,7 +162,12 @@ def check_document(content: object, schema: type[C], origin: Path | str) -> C:
     try:
         return schema.model_validate(content)
     except ValidationError as error:
-        raise DocumentError(origin, [_fault(e) for e in error.errors()]) from None
+        raise DocumentError(origin, list(faults_of(error))) from None
+
+
+def faults_of(error: ValidationError) -> Iterator[str]:
+    """Give a sentence for each fault that a validation found: the field, what is wrong with it, and the fix."""
+    return map(_fault, error.errors(include_url=False, include_input=False))
 
 
 def _content(text: str, origin: Path | str) -> dict[Hashable, object]:
@@ -189,13 +195,8 @@ def _fault(error: object) -> str:
     details: dict[str, object] = dict(error)  # type: ignore[call-overload]  # pydantic's ErrorDetails is a TypedDict
     location = details["loc"]
     field = ".".join(_shown(part) for part in location) if isinstance(location, tuple) else ""
-    message = str(details["msg"])
-    if details["type"] == "extra_forbidden":
-        message = "unknown field; remove it or fix its spelling"
-    elif details["type"] == "missing":
-        message = "this field is missing; add it"
-    elif details["type"] == "model_type":
-        message = "this field has fields of its own; write each on a line below it"
+    context = details.get("ctx")
+    message = in_words(str(details["type"]), str(details["msg"]), context if isinstance(context, dict) else {})
     return f"field {field or '(document)'}: {message}"
 
 

@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_pyt
 from policies import file_kinds
 from policies.documents import bounds, consistency
 from policies.documents.about import FIRST, described
-from policies.documents.document import read_document
+from policies.documents.document import faults_of, read_document
 from policies.documents.fields import StudyFields
 from policies.documents.sections.data import (
     BINARY,
@@ -187,8 +187,14 @@ def parse_study(canonical: bytes, digest: str) -> Study:
 
 
 def read_stored(canonical: bytes) -> Study:
-    """Read a study without the bounds that are younger than it may be. Raises ValueError and `Refused`."""
-    return Study.model_validate_json(canonical, strict=False, context=bounds.STORED)
+    """Read a study without the bounds that are younger than it may be. Raises `Refused`, and ValueError in words."""
+    try:
+        return Study.model_validate_json(canonical, strict=False, context=bounds.STORED)
+    except ValidationError as error:
+        found = list(faults_of(error))
+        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        msg = f"this is no study: {'; '.join(found[:_LISTED])}{more}"
+        raise ValueError(msg) from None
 
 
 def bounds_broken(study: Study) -> tuple[str, ...]:
@@ -196,8 +202,7 @@ def bounds_broken(study: Study) -> tuple[str, ...]:
     try:
         Study.model_validate(study.model_dump(mode="json"))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        return tuple(f"study.{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in found)
+        return tuple(fault.replace("field ", "study.", 1) for fault in faults_of(error))
     return ()
 
 

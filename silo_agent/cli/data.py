@@ -138,10 +138,18 @@ def data_withdraw(
         first = Withdrawals(files, credential, entropy).add(name)
         for folder in files.studies():
             removed += forget(rows_of(folder, credential, entropy), [name])
-    before = "" if first else " (who had withdrawn before)"
-    typer.echo(f"withdrawn{before}; {removed} rows are removed from what studies keep, and no later reading has any")
-    if not removed:
-        typer.echo(f"if studies are running, check the cells: {columns}, as they stand in the data")
+    if removed:
+        before = "" if first else " (who had withdrawn before)"
+        typer.echo(
+            f"withdrawn{before}; {removed} rows are removed from what studies keep, and no later reading has any"
+        )
+    elif first:
+        typer.echo(
+            "no row that studies keep was this person's. What you gave is on the list of who has withdrawn now, so no"
+            f" later reading has such a person. Check the cells: {columns}, as they stand in the data"
+        )
+    else:
+        typer.echo("this person had withdrawn before, and no row that studies keep was left to remove")
 
 
 def _document(reading: Reading) -> dict[str, object]:

@@ -17,13 +17,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from common.digests import means
 from common.figure_words import told
 from policies.documents.policy import load_policy
 from policies.ledger.chain import bound
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
 from silo_agent.cli.evaluated import below
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_trained, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -102,7 +103,7 @@ def evaluate(
     settings = AgentConfig.load(config)
     cohorts = cohorts_of(settings)
     state = read_state(settings.state)
-    digest, committed = find_study(state, study)
+    digest, committed = find_trained(state, study)
     removed = state.removed(digest)
     with waiting("measuring the models"):
         evaluation = evaluate_models(
@@ -155,7 +156,7 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
     settings = AgentConfig.load(config)
     cohorts = cohorts_of(settings)
     state = read_state(settings.state)
-    digest, committed = find_study(state, study)
+    digest, committed = find_trained(state, study)
     removed = state.removed(digest)
     with waiting("comparing the groups"):
         found = report(state.study_folder(digest), committed, cohorts, personal_kept=removed is None)
@@ -223,7 +224,7 @@ def predict(
         path, device = file, "auto"
         picked = by_name(file, personal=personal)
     loaded = picked.model
-    if study != loaded.study.name and not loaded.study.digest.startswith(study):
+    if not means(study, loaded.study.name, loaded.study.digest):
         msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
         raise StateError(msg)
     written = None if file or study_form else Written.of(load_policy(AgentConfig.load(config).policy))
@@ -289,7 +290,7 @@ def model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
 
     settings = AgentConfig.load(config)
     state = read_state(settings.state)
-    digest, committed = find_study(state, study)
+    digest, committed = find_trained(state, study)
     files = state.files.study(digest)
     path = files.personal if personal else files.model(committed)
     removed = state.removed(digest) if personal else None
@@ -310,7 +311,7 @@ def _picked(config: Path, study: str, path: Path, asked: str | None) -> Picked:
     if asked in {"shared", "personal"}:
         return by_name(path, personal=asked == "personal")
     state = read_state(AgentConfig.load(config).state)
-    digest, committed = find_study(state, study)
+    digest, committed = find_trained(state, study)
     return chosen(state.files.study(digest), committed, state.removed(digest))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from common.digests import means
 from silo_agent.storage.errors import StateError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ ReplacesOption = Annotated[
     Path | None, typer.Option("--replaces", help="The policy in force, needed if the agent's state has lost it.")
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
-StudyArgument = Annotated[str, typer.Argument(help="Name or digest of a study, or the digest's beginning.")]
+StudyArgument = Annotated[str, typer.Argument(help="Name of a study, or at least twelve digits of its digest.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 DEFAULT = Path("agent.yaml")
 _SHORT = 12
@@ -54,21 +55,37 @@ def known_studies(state: State) -> list[OfferedStudy]:
 
 
 def find_study(state: State, wanted: str) -> tuple[str, int]:
-    """Return digest and last committed round of the one study with this name or this beginning of its digest.
+    """Return digest and last committed round of the one study with this name, or with these digits of its digest.
 
-    A name that looks like the digest of another study stands for neither. Raises `StateError` if there is none, or more
-    than one; it names them.
+    Twelve digits or more, so that nobody means another study by chance. A name that looks like the digest of another
+    study stands for neither. Raises `StateError` if there is none, or more than one; it names them.
     """
     known = known_studies(state)
-    found = [one for one in known if one.name == wanted]
-    if not found or len(wanted) >= _SHORT:
-        found += [one for one in known if wanted and one.digest.startswith(wanted) and one not in found]
+    found = [one for one in known if means(wanted, one.name, one.digest)]
     if len(found) != 1:
         listed = ", ".join(f"{one.name} {one.digest[:_SHORT]}" for one in found)
-        fix = "give more of the digest" if found else "give a name or a digest that `fedward-silo studies` lists"
+        listing = f"give a name, or {_SHORT} digits of a digest, that `fedward-silo studies` lists"
+        fix = "give more of the digest" if found else listing
         msg = f"{len(found)} studies match {wanted!r}{f' ({listed})' if found else ''}; {fix}"
         raise StateError(msg)
     return found[0].digest, found[0].committed
+
+
+def find_trained(state: State, wanted: str) -> tuple[str, int]:
+    """Return digest and last committed round of a study that has a model. Raises `StateError` as `find_study` does.
+
+    Round 0 sums numbers of patients alone. Its heads are those of the earlier study, if the study continues one, and
+    else are zero.
+    """
+    digest, committed = find_study(state, wanted)
+    text = state.canonical(digest)
+    if committed == 0 and text is not None and json.loads(text).get("continues") is None:
+        msg = (
+            f"{wanted} has no model yet: the last round that it finished is 0, which sums numbers of patients alone. If"
+            " it was stopped there, no model will come"
+        )
+        raise StateError(msg)
+    return digest, committed
 
 
 def _warn_of_certificate(settings: AgentConfig) -> None:

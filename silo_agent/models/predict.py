@@ -130,8 +130,12 @@ class Predictions:
         return bytes(sink.getvalue())
 
     def save(self, path: Path) -> None:
-        """Write CSV or Parquet, by the suffix: completely or not at all, and readable only by the owner."""
+        """Write CSV or Parquet, by the suffix: completely or not at all, and readable only by the owner.
+
+        Folders that do not exist are made, for the owner alone.
+        """
         content = self.to_parquet() if path.suffix == ".parquet" else self.to_csv().encode()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, content)
 
 
@@ -143,6 +147,10 @@ def check_output(path: Path) -> None:
     if path.is_dir():
         msg = f"--out {path} is a folder; give the name of a file"
         raise PredictionError(msg)
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            msg = f"--out {path}: {folder} is a file; give a path through folders"
+            raise PredictionError(msg)
 
 
 def load_model(path: Path, *, personal: bool) -> Networked:

@@ -6,6 +6,7 @@ and every other goes through the same reader.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -166,7 +167,10 @@ def test_every_command_reads_through_the_same_reader(place, good, said, hospital
 def test_no_budget_is_zero_negative_or_without_end(value, said, place, good):
     hostile = good.with_name("hostile.yaml")
     hostile.write_text(number(place, value)(good.read_text()))
-    assert "field budget.epsilon: Input should be" in said(hostile)
+    assert re.search(
+        r"field budget\.epsilon: (too small; write more than 0|too large; write 32 or less|no (finite )?number)",
+        said(hostile),
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from common.digests import means
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Wanted = Annotated[
     str,
     typer.Argument(
         metavar="NAME|DIGEST|FILE",
-        help="A study that was offered or has begun here, or the file of one. Enough of the digest to mean one study.",
+        help="A study that was offered or has begun here, or the file of one. At least twelve digits of the digest.",
     ),
 ]
 Given = Annotated[str | None, typer.Argument(metavar="NAME|DIGEST", help="A study that `study approvals` lists.")]
@@ -215,7 +216,7 @@ def _chosen(settings: AgentConfig, wanted: str, *, keep: bool = False) -> Study:
 
 
 def _one(names: Mapping[str, str], wanted: str, lists: str) -> str:
-    """The digest that is meant: a whole one, else a name or the beginning of a digest that fits one study alone.
+    """The digest that is meant: a whole one, else a name or twelve digits of a digest that fit one study alone.
 
     Raises `StateError` if none or several fit; it lists them.
     """
@@ -223,7 +224,7 @@ def _one(names: Mapping[str, str], wanted: str, lists: str) -> str:
 
     if wanted in names:
         return wanted
-    found = [digest for digest, name in names.items() if wanted and (name == wanted or digest.startswith(wanted))]
+    found = [digest for digest, name in names.items() if means(wanted, name, digest)]
     if len(found) == 1:
         return found[0]
     if found:

@@ -9,7 +9,7 @@ import typer
 
 from policies.documents.policy import load_policy
 from silo_agent.cli.models import charged_of, cohorts_of
-from silo_agent.cli.options import DEFAULT, ConfigOption, StudyArgument, find_study, waiting
+from silo_agent.cli.options import DEFAULT, ConfigOption, StudyArgument, find_trained, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
@@ -46,7 +46,7 @@ def report(
 
     settings = AgentConfig.load(config)
     state = read_state(settings.state)
-    digest, committed = find_study(state, study)
+    digest, committed = find_trained(state, study)
     folder = StudyFolder(state.study_folder(digest))
     if not folder.model(committed).exists():
         msg = f"there is no finished round of this study in {folder.path}; run the study first"

@@ -432,7 +432,7 @@ def test_six_faults_of_six_subjects_are_told_at_once_in_the_order_of_the_documen
     path.write_text(yaml.safe_dump(stated))
     with pytest.raises(DocumentError) as document:
         load_study(path)
-    assert document.value.faults == [f"field (document): Value error, {text}" for text in TOLD]
+    assert document.value.faults == [f"field (document): {text}" for text in TOLD]
 
 
 @pytest.mark.parametrize(

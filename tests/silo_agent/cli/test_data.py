@@ -198,8 +198,11 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
     assert told == ["taking the person out of what studies keep"]
     assert people() == everybody - {"p3"}, "although nobody started the agent anew"
     done = withdraw(hospital, "p3")
-    assert done.output.startswith("withdrawn (who had withdrawn before); 0 rows")
-    assert "check the cells: patient" in done.output
+    assert done.output == "this person had withdrawn before, and no row that studies keep was left to remove\n"
+    done = withdraw(hospital, "p77")
+    assert done.output.startswith("no row that studies keep was this person's. What you gave is on the list")
+    assert "Check the cells: patient" in done.output
+    assert "p77" in cohorts_of(settings).withdrawn
     assert "p3" in cohorts_of(settings).withdrawn, "for evaluate, adapt and fairness"
     checked = invoke(write_yaml(quick_path / "again.yaml", tiny_document()), "-c", hospital)
     assert "12 records fit and 0 would" in checked.output, "without p3, and with p99"

@@ -113,7 +113,7 @@ def hospital(quick_path, homes, monkeypatch):
 
 
 def test_an_earlier_study_says_what_to_expect(write, hospital):
-    found = invoke(write(), "-c", "agent.yaml", "--after", hospital[:8], "--json")
+    found = invoke(write(), "-c", "agent.yaml", "--after", hospital[:12], "--json")
     told = json.loads(found.output)["forecast"]
     asked = told["asked"]
     assert (asked["patients"], asked["shares"], asked["prevalence"]) == ([100] * 3, [0.25, 0.75], 0.25)

@@ -541,7 +541,7 @@ def model_file(hospital, name="model-2.safetensors"):
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 def test_models_are_evaluated_on_a_file(hospital, studied, told):
     data = hospital.parent / "north.csv"
-    found = json.loads(invoke("evaluate", "--json", studied.digest[:8], data, "-c", hospital).stdout)
+    found = json.loads(invoke("evaluate", "--json", studied.digest[:12], data, "-c", hospital).stdout)
     assert told == ["measuring the models"]
     assert (found["study"], found["round"], found["domains"]) == (studied.digest, 2, ["a", "b"])
     qualities = found["shared"] + found["personal"]
@@ -570,7 +570,7 @@ def test_a_published_figure_of_a_group_is_never_an_error_of_nothing():
 
 
 def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(hospital, studied, monkeypatch, told):
-    arguments = ("fairness", studied.digest[:8], "-c", hospital)
+    arguments = ("fairness", studied.digest[:12], "-c", hospital)
     assert "lists no column in data.protected" in str(invoke(*arguments).exception)
     assert told == ["comparing the groups"]
     groups = tuple(GroupQuality(name, 9, 0.5, 1.0, 0.1, None) for name in ("f", "m"))
@@ -660,17 +660,17 @@ def test_what_cannot_be_measured_is_a_dash(hospital, studied):
 def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     data = hospital.parent / "north.csv"
     assert "0 studies match ''; give" in sentence("evaluate", "", data, "-c", hospital), "an unset variable of a script"
-    assert "0 studies match 'ffff'; give a name or a digest that `fedward-silo studies` lists" in sentence(
+    assert "0 studies match 'ffff'; give a name, or 12 digits of a digest, that `fedward-silo" in sentence(
         "evaluate", "ffff", data, "-c", hospital
     )
     broken = hospital.parent / "broken.csv"
     broken.write_text(data.read_text().replace(",a,", ",z,").replace(",b,", ",z,"))
-    assert "column 'group'" in sentence("evaluate", studied.digest[:8], broken, "-c", hospital)
+    assert "column 'group'" in sentence("evaluate", studied.digest[:12], broken, "-c", hospital)
     model = model_file(hospital)
     model.write_bytes(b"damaged")
-    sentence("evaluate", studied.digest[:8], data, "-c", hospital)
+    sentence("evaluate", studied.digest[:12], data, "-c", hospital)
     model.unlink()
-    assert "no finished round" in sentence("evaluate", studied.digest[:8], data, "-c", hospital)
+    assert "no finished round" in sentence("evaluate", studied.digest[:12], data, "-c", hospital)
 
 
 def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_question(hospital, monkeypatch):
@@ -736,7 +736,7 @@ def newcomers(hospital):
 
 
 def test_predictions_are_csv_and_told_in_a_line_with_the_model_that_made_them(hospital, studied, newcomers, told):
-    done = invoke("predict", studied.digest[:8], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
+    done = invoke("predict", studied.digest[:12], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
     assert done.exit_code == 0
     assert told == ["predicting"]
     by_name = invoke("predict", studied.name, newcomers, "--unknown-domain", "ensemble", "-c", hospital)
@@ -925,7 +925,7 @@ def test_a_study_without_the_model_is_a_sentence(hospital, studied, newcomers, s
 # --- export -----------------------------------------------------------------------------------------------------------
 def test_a_shared_model_is_exported_with_its_card(hospital, studied, told):
     out = hospital.parent / "exported"
-    done = invoke("export", studied.digest[:8], "--out", out, "-c", hospital)
+    done = invoke("export", studied.digest[:12], "--out", out, "-c", hospital)
     assert told == ["writing the model, and running what was written"]
     names = ["SHA256SUMS", "model-card.json", "model-card.md", "model.onnx", "model.safetensors"]
     assert done.stdout.splitlines() == [str(out / name) for name in names]

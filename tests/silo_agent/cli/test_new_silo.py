@@ -51,7 +51,7 @@ def test_a_new_hospital_adapts_a_model_and_predicts_with_it(hospital, told):
     assert not (home / "state").exists()
 
     (home / "new.csv").write_text("patient,group,age,lactate\nann,a,60,9\nbob,a,60,1\n")
-    said = invoke("predict", STUDY.digest[:8], home / "new.csv", "--model", out, "--personal", "-c", hospital)
+    said = invoke("predict", STUDY.digest[:12], home / "new.csv", "--model", out, "--personal", "-c", hospital)
     assert said.exit_code == 0, said.output
     high, low = (float(row["probability_1"]) for row in csv.DictReader(said.stdout.splitlines()))
     assert high > 0.7

@@ -175,7 +175,7 @@ def test_a_study_that_runs_or_has_no_model_has_no_report(report, hospital):
 
 def test_without_a_folder_it_goes_beside_the_person_who_asked(hospital, monkeypatch):
     monkeypatch.chdir(hospital.parent)
-    done = CliRunner().invoke(main.app, ["report", STUDY.digest[:8], "-c", str(hospital)])
+    done = CliRunner().invoke(main.app, ["report", STUDY.digest[:12], "-c", str(hospital)])
     assert done.stdout.splitlines() == ["tiny-report/tiny.html", "tiny-report/tiny.pdf"]
     assert (hospital.parent / "tiny-report").stat().st_mode & 0o777 == 0o700
 
