@@ -31,14 +31,22 @@ _Texts = TypeVar("_Texts", bound="DataclassInstance")
 _BRIEF = 200
 _NO_DATA = "it has no data for the study yet; the hospital may give it some (`fedward-silo study approve`)"
 
+AWAY, NO_DATA, BUSY = "away", "no data", "busy"
+HEARD_SECONDS: Final = 30.0
+"""An agent calls every ten seconds. Whoever has called within this time is not away."""
+_CALLS = "it calls, but did not answer in time: it computes, or waits for this coordinator's next offer"
 _SLOW = (
     "{} attempts have ended at its silence, so it is not asked until two more rounds are committed;"
     " `fedward-coordinator study forgive` asks it again"
 )
 
 
-def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
-    """Describe a study without its history. `seen` says when each silo last called, in seconds since the epoch."""
+def describe(progress: Progress, seen: Mapping[str, float], now: float, cut_off: Collection[str] = ()) -> StudyStatus:
+    """Describe a study without its history. `seen`: when each silo last called, in seconds since the epoch as `now`.
+
+    A silo that is not waited for any more, but has called just now, is not silent: it has no data, or is busy. Those
+    that are `cut_off`, because their certificates were revoked, have called for the last time.
+    """
     round_, script = progress.round, progress.script
     return StudyStatus(
         study=script.study,
@@ -51,7 +59,10 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         phase=round_.phase if round_ else "",
         tensor=round_.tensor if round_ else None,
         waiting_for=_waiting_for(progress),
-        members=tuple(_member(progress, silo, seen.get(silo.name, 0.0)) for silo in progress.silos),
+        members=tuple(
+            _member(progress, silo, seen.get(silo.name, 0.0), _heard(silo, seen, now, cut_off))
+            for silo in progress.silos
+        ),
     )
 
 
@@ -63,13 +74,21 @@ def _standing(progress: Progress) -> str:
     return f"{progress.why}; who is not back in time has left the study: {by}"
 
 
-def _member(progress: Progress, silo: InvitedSilo, seen: float) -> MemberStatus:
+def _heard(silo: InvitedSilo, seen: Mapping[str, float], now: float, cut_off: Collection[str]) -> bool:
+    """Whether a silo has called so short a time ago that it is there."""
+    return silo.name not in cut_off and now - seen.get(silo.name, 0.0) <= HEARD_SECONDS
+
+
+def _member(progress: Progress, silo: InvitedSilo, seen: float, heard: bool) -> MemberStatus:  # noqa: FBT001  # private
     taken, round_ = progress.slowness.of(silo.name), progress.round
     aside = not silo.why and silo.name not in progress.asked
+    state, why = _state(silo, round_, progress.aside), _why(silo, round_, progress)
+    if state == AWAY and heard:
+        state, why = (NO_DATA, why) if _without_data(silo, round_) else (BUSY, why or _CALLS)
     return MemberStatus(
         silo.name,
-        _state(silo, round_, progress.aside),
-        sentence(_why(silo, round_, progress) or (_SLOW.format(taken.attempts) if aside else "")),
+        state,
+        sentence(why or (_SLOW.format(taken.attempts) if aside else "")),
         seen,
         slow_seconds=taken.seconds,
         slow_budget=progress.budget,
@@ -196,7 +215,7 @@ def _state(silo: InvitedSilo, round_: Round | None, aside: Collection[str]) -> s
     if round_ and silo.name in round_.lost:
         return "lost"
     if silo.away:
-        return "away"
+        return AWAY
     if silo.name in aside:
         return "aside"
     return "active" if round_ and silo.name in round_.names else "invited"
@@ -208,8 +227,14 @@ def _why(silo: InvitedSilo, round_: Round | None, progress: Progress) -> str:
         return silo.why
     if silo.name in progress.aside:
         return f"it sits out, though nothing is proven about it: {known(progress.spoilt, progress.script.colluders)}"
-    without_data = any(one.silo == silo.name for one in round_.dataless) and silo.name in round_.unanswered
-    return round_.why_lost(silo.name) or (_NO_DATA if without_data else "")
+    return round_.why_lost(silo.name) or (_NO_DATA if _without_data(silo, round_) else "")
+
+
+def _without_data(silo: InvitedSilo, round_: Round | None) -> bool:
+    """Whether a silo has said of the current attempt that it has no data for the study yet."""
+    if round_ is None:
+        return False
+    return any(one.silo == silo.name for one in round_.dataless) and silo.name in round_.unanswered
 
 
 def _clears(effects: Sequence[Effect]) -> bool:

@@ -156,6 +156,8 @@ class Engine:
         self._studies: dict[str, Study] = {}
         self._told = store.told()
         self._seen: dict[str, float] = {}
+        self._cut_off: set[str] = set()
+        """Silos whose certificates were revoked since they last called."""
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
@@ -266,6 +268,7 @@ class Engine:
     def seen(self, silo: str) -> None:
         """Note that a silo has called."""
         self._seen[silo] = self._clock()
+        self._cut_off.discard(silo)
         self._metrics.last_seen.labels(silo).set(self._seen[silo])
 
     def canonical(self, study: str, silo: str) -> bytes:
@@ -450,7 +453,9 @@ class Engine:
         self._spool.sweep([progress.round.place for progress in live if progress.round])
 
     def _described(self, progress: Progress) -> StudyStatus:
-        return short(describe(progress, self._seen), self.shortages.standing(progress.script.study))
+        return short(
+            describe(progress, self._seen, self._clock(), self._cut_off), self.shortages.standing(progress.script.study)
+        )
 
     def _of(self, study: str) -> Progress:
         progress = self._progress.get(study)
@@ -669,6 +674,7 @@ class Engine:
         wanted = [member for member in round_.members if member.silo in waiting_for]
         gone = tuple(member.silo for member in wanted if self._revoked(member.certificate_pem))
         if gone:
+            self._cut_off.update(gone)
             self._apply(progress, Revoked(gone))
 
     def _report(self, before: Progress, after: Progress, effects: list[Effect]) -> None:

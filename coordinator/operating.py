@@ -12,7 +12,7 @@ from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
-from crypto.pki.tls import channel_credentials
+from crypto.pki.tls import channel_credentials, handshake_fault
 from protos import codec
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import sentence
@@ -110,10 +110,8 @@ class Operator:
         except grpc.RpcError as error:
             code, details = error.code(), sentence(error.details() or "")
             if code is grpc.StatusCode.UNAVAILABLE:
-                msg = (
-                    f"no coordinator answers at {self._address}: {details}; check that it is running and has a"
-                    " certificate of the same authority"
-                )
+                fix = handshake_fault(details) or "check that it is running, and the address in operator.yaml"
+                msg = f"no coordinator answers at {self._address}: {details}; {fix}"
                 raise OperatorError(msg) from None
             msg = details or f"the coordinator refuses the call ({code.value[1]}) and says no reason"
             raise OperatorError(msg) from None

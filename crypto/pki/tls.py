@@ -56,3 +56,21 @@ def channel_credentials(credential: Credential) -> grpc.ChannelCredentials:
         private_key=credential.key_pem,
         certificate_chain=credential.chain_pem,
     )
+
+
+def handshake_fault(details: str) -> str:
+    """Return what to check if gRPC's words on a failed call are about TLS; empty if they are not.
+
+    A name that does not fit and an authority that does not fit are told apart: the fix is another one.
+    """
+    if "Hostname Verification" in details:
+        return (
+            "the coordinator's certificate does not name this address: write a host name or IP address with which it"
+            " was enrolled (`--host`), or enrol it again with this one; the authority has nothing to do with it"
+        )
+    if any(word in details for word in ("CERTIFICATE", "andshake", "erification")):
+        return (
+            "the TLS handshake fails: check that authority.pem is the same as the coordinator's, and that no"
+            " certificate has expired"
+        )
+    return ""

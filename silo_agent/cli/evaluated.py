@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from silo_agent.cli.options import print_whole
+
 if TYPE_CHECKING:
     from silo_agent.learning.figures.calibration_curve import CalibrationPoint
     from silo_agent.learning.figures.calibration_line import Ends
@@ -26,10 +28,10 @@ def below(console: Console, evaluation: ModelEvaluation, *, held_against: bool) 
     from silo_agent.models.beside_own import sentences
 
     if any(evaluation.lines.values()):
-        console.print(_lines(evaluation))
+        print_whole(_lines(evaluation), console)
     for name, curves in evaluation.curves.items():
         if curves[-1]:
-            console.print(_curve(name, curves[-1]))
+            print_whole(_curve(name, curves[-1]), console)
     for name, curve in evaluation.decisions.items():
         if curve:
             typer.echo(_worth(name, curve[len(curve) // 2]))
@@ -37,7 +39,7 @@ def below(console: Console, evaluation: ModelEvaluation, *, held_against: bool) 
         typer.echo("\n".join(_subgroups(name, groups)))
     typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
     if evaluation.beside is not None:
-        console.print(_beside(evaluation.beside))
+        print_whole(_beside(evaluation.beside), console)
         for sentence in sentences(evaluation.beside):
             typer.echo(sentence)
     elif held_against and evaluation.patients is not None and evaluation.patients.held_out:

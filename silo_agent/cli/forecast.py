@@ -18,7 +18,7 @@ from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.ledger import read_history
 from policies.plan.derive import HELD_OUT
-from silo_agent.cli.options import counting, find_study
+from silo_agent.cli.options import counting, find_study, print_whole
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -129,7 +129,7 @@ def show(study: Study, found: Forecast, known: KnownData | None = None) -> None:
     for what, cells in parts.items():
         table.add_row(what, *cells)
     console = Console(markup=False, emoji=False)
-    console.print(table)
+    print_whole(table, console)
     about, domains = len(counted(study, asked)), len(study.data.domains)
     if about < domains:
         few = (

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common import durable
 from policies.accounting import accountant
@@ -38,7 +37,7 @@ from policies.ledger.exports import (
 )
 from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import SpentPart, summarise
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, ReplacesOption, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, ReplacesOption, print_whole, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.oversight.ledger_tables import by_entry, by_part, shown
 from silo_agent.storage.folders import StateFolder
@@ -110,7 +109,7 @@ def ledger_show(
         table = by_part(summarise(genesis, entries), names, studies=by is By.STUDY)
     table.title = f"Ledger of {genesis.data_set}"
     table.caption = _caption(genesis, spent, budget)
-    Console(markup=False, emoji=False).print(table)
+    print_whole(table)
 
 
 @ledger_app.command("verify")

@@ -24,7 +24,7 @@ from policies.ledger.chain import bound
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
 from silo_agent.cli.evaluated import below
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_trained, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_trained, print_whole, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -133,7 +133,7 @@ def evaluate(
             own = evaluation.chosen[m], evaluation.chosen_intervals[m]
             table.add_row("", "chosen", *_figures(*own, wanted))
     console = Console(markup=False, emoji=False)
-    console.print(table)
+    print_whole(table, console)
     below(console, evaluation, held_against=removed is None)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
@@ -179,7 +179,7 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
             )
     if found.together is not None:
         _add_released(table, found.together)
-    Console(markup=False, emoji=False).print(table)
+    print_whole(table)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
 

@@ -17,7 +17,9 @@ from common.digests import means
 from silo_agent.storage.errors import StateError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
+    from rich.table import Table
 
     from silo_agent.config import AgentConfig
     from silo_agent.storage.state import State
@@ -31,6 +33,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 DEFAULT = Path("agent.yaml")
 _SHORT = 12
 """Digits of a digest in a table, as in logs and metrics."""
+_ANY_WIDTH = 10_000
+_BETWEEN = 3
+"""Columns of padding and line, for each column of a table."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,30 @@ def find_trained(state: State, wanted: str) -> tuple[str, int]:
     return digest, committed
 
 
+def print_whole(table: Table, console: Console | None = None) -> None:
+    """Print a table. What others wrote is text, even if it looks like markup.
+
+    Words take more lines where the terminal is narrow. What a column keeps on one line (`no_wrap`), such as an
+    interval, is never cut: if there is no room for it, the table is wider than the terminal.
+    """
+    from rich.console import Console
+
+    out = Console(markup=False, emoji=False) if console is None else console
+    out.print(table, width=max(out.width, least_width(table, out)), crop=False)
+
+
+def least_width(table: Table, console: Console) -> int:
+    """Return how wide a table must be for every word, and for the whole cells of columns that do not wrap."""
+    from rich.measure import Measurement
+
+    wide = console.options.update(max_width=_ANY_WIDTH)
+    least = 1
+    for column in table.columns:
+        sizes = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
+        least += _BETWEEN + max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+    return least
+
+
 def _warn_of_certificate(settings: AgentConfig) -> None:
     """Say on the standard error if the certificate ends soon. Whether it counts is for `run` and `preflight`."""
     from datetime import UTC, datetime
@@ -106,7 +135,6 @@ def _warn_of_certificate(settings: AgentConfig) -> None:
 
 def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     """List the studies that this silo has begun, with how far they came, and those that it was offered."""
-    from rich.console import Console
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
@@ -147,7 +175,7 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
         if found is not None and found.data is not None:
             said = f"may use {found.data}, offered last {ask.asked}; `study show` says what the policy has against it"
         table.add_row(ask.name, ask.digest[:_SHORT], "none yet", said)
-    Console(markup=False, emoji=False).print(table)
+    print_whole(table)
     for one in known:
         for warning in warned[one.digest]:
             typer.echo(f"warning: {one.name}: {warning.text}")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from policies.accounting import accountant
@@ -34,7 +33,7 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from silo_agent.cli import forecast as forecasts
-from silo_agent.cli.options import DEFAULT, AsJson, waiting
+from silo_agent.cli.options import DEFAULT, AsJson, print_whole, waiting
 from silo_agent.cli.policy import ATTENTION, listed
 from silo_agent.cli.policy import refused as policy_refuses
 from silo_agent.config import AgentConfig
@@ -261,7 +260,7 @@ def show_prices(study: Study, prices: Prices, standing: HospitalOutlook | None) 
     table.add_row("the study with one round repeated after a spoilt sum", _shown(prices.spoilt))
     for hospitals, bound in prices.several.items():
         table.add_row(f"a patient of {hospitals} of its hospitals", _shown(bound))
-    Console(markup=False, emoji=False).print(table)
+    print_whole(table)
     typer.echo("Epsilons do not add up. Each patient is in one cohort, so the larger of the two is the study's.")
     typer.echo(f"It may need {_mib(study):,} MiB of memory at a silo, for {study.privacy.max_patients:,} patients.")
     if standing is not None:

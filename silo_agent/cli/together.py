@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from crypto.errors import CryptoError
@@ -21,7 +20,7 @@ from policies.errors import ExportError, LedgerError
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import costs_of
 from policies.ledger.exports import Export, finite_or_word
-from silo_agent.cli.options import AsJson, waiting
+from silo_agent.cli.options import AsJson, print_whole, waiting
 
 
 def ledger_together(
@@ -83,7 +82,7 @@ def _print(found: list[Export], bounds: Several) -> None:
     table.add_row("any two of them", _shown(bounds.two))
     if len(found) > 2:  # noqa: PLR2004 - of two hospitals, two are all
         table.add_row(f"all {len(found)} of them", _shown(bounds.all))
-    Console(markup=False, emoji=False).print(table)
+    print_whole(table)
     typer.echo("Hospitals do not compare their patients. A patient of several hospitals can look up this figure.")
 
 

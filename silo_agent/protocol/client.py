@@ -22,7 +22,7 @@ import structlog
 
 from crypto.audit_chain import AuditStatement, Followed
 from crypto.pki.certificates import Credential
-from crypto.pki.tls import channel_credentials
+from crypto.pki.tls import channel_credentials, handshake_fault
 from protos import codec
 from protos.audit import AuditTrail, CosignedAudit
 from protos.bounds import sentence
@@ -535,11 +535,8 @@ def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryI
 
 def _fix(code: grpc.StatusCode, details: str) -> str:
     """What the hospital can do about a coordinator that does not answer."""
-    if any(word in details for word in ("CERTIFICATE", "andshake", "erification")):
-        return (
-            "the TLS handshake fails: check that authority.pem is the same as the coordinator's, that no certificate"
-            " has expired, and that the coordinator's certificate names the address in agent.yaml"
-        )
+    if fault := handshake_fault(details):
+        return fault
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "certificate" in details:
         return "check that only one agent runs with this certificate; the agent keeps trying"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:

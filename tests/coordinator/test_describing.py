@@ -61,20 +61,20 @@ def seen(member):
 
 def test_until_when_a_silo_of_a_list_is_waited_for_is_told_and_nothing_of_other_waits():
     asked = waiting()
-    assert describe(asked, {}).why == asked.why
+    assert describe(asked, {}, 1e9).why == asked.why
     counts = (Missed("east", since=1_800_000_000.0), Missed("north", 5.0), Missed("west", 86400.0, 1_800_000_000.0))
     missed = replace(asked, missed=counts)
     by = "east by 2027-02-14 08:00 UTC, west by 2027-02-13 08:00 UTC"
-    assert describe(missed, {}).why == f"{asked.why}; who is not back in time has left the study: {by}"
+    assert describe(missed, {}, 1e9).why == f"{asked.why}; who is not back in time has left the study: {by}"
     stopped, _ = pause(missed, "a holiday", 5.0)
-    assert describe(stopped, {}).why == "a holiday"
+    assert describe(stopped, {}, 1e9).why == "a holiday"
 
 
 def test_what_waiting_for_a_silo_has_cost_is_told_with_the_way_out():
     memory = Slowness((Taken("polar", 12.5, 2), Taken("west", 3.0, 1)))
     state = replace(started(FIVE), slowness=memory)
     state = replace(state, script=replace(state.script, min_silos=4, colluders=1))
-    members = {member.silo: member for member in describe(state, {}).members}
+    members = {member.silo: member for member in describe(state, {}, 1e9).members}
     polar, west = members["polar"], members["west"]
     assert (polar.slow_seconds, polar.slow_budget, polar.lost_attempts) == (12.5, state.budget, 2)
     assert (polar.set_aside, west.set_aside, west.lost_attempts, members["east"].slow_seconds) == (True, False, 1, 0.0)
@@ -88,7 +88,7 @@ def test_what_waiting_for_a_silo_has_cost_is_told_with_the_way_out():
 
 
 def test_a_study_that_was_not_started():
-    status = describe(create(started().script), {})
+    status = describe(create(started().script), {}, 1e9)
     assert (status.state, status.phase, status.round, status.rounds, status.attempt) == ("created", "", 0, 1, 0)
     assert (status.waiting_for, status.tensor) == ((), None)
     assert seen(status.members[0]) == MemberStatus("north", "invited", "", 0.0)
@@ -100,7 +100,7 @@ def test_every_silo_has_its_state():
     state = feed(state, refuse(place, "west"), accept(place, "north"), RoundStopped("x"))
     state = feed(state, accept(state.round.place, "north"))
     state = feed(state, Passed(), now=LIMITS.offer)
-    status = describe(state, {"south": 5.0})
+    status = describe(state, {"south": 5.0}, 1e9)
     assert tuple(map(seen, status.members)) == (
         MemberStatus("north", "active", "", 0.0),
         MemberStatus("south", "away", "", 5.0),
@@ -113,7 +113,7 @@ def test_every_silo_has_its_state():
 def test_who_was_lost_is_shown_with_the_reason():
     state = until(started(FIVE), Phase.SIGN)
     state = feed(state, Restarted("west", "new"))
-    status = describe(state, {})
+    status = describe(state, {}, 1e9)
     assert seen(status.members[-1]) == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
     assert {member.state for member in status.members[:-1]} == {"active"}
     assert status.waiting_for == FIVE[:-1]
@@ -122,10 +122,26 @@ def test_who_was_lost_is_shown_with_the_reason():
 def test_who_has_no_data_yet_is_said_until_it_has_some():
     state = started()
     place = state.round.place
-    lacking = describe(feed(state, refuse(place, "north", "no_data")), {}).members[0]
+    lacking = describe(feed(state, refuse(place, "north", "no_data")), {}, 1e9).members[0]
     assert (lacking.state, lacking.why) == ("away", describing._NO_DATA)
     state = feed(state, refuse(place, "north", "no_data"), accept(place, "north"))
-    assert not describe(state, {}).members[0].why
+    assert not describe(state, {}, 1e9).members[0].why
+
+
+def test_who_calls_is_never_away():
+    state = started()
+    lacking = feed(state, refuse(state.round.place, "north", "no_data"))
+    for seconds, shown in ((0.2, "no data"), (describing.HEARD_SECONDS, "no data"), (31.0, "away")):
+        member = describe(lacking, {"north": 1e9 - seconds}, 1e9).members[0]
+        assert (member.state, member.why, member.last_seen) == (shown, describing._NO_DATA, 1e9 - seconds)
+    late = until(started(FIVE), Phase.GATHER)
+    late = feed(late, *[event for event in wanted(late.round) if event.header.silo != "north"])
+    late = until(feed(late, Passed(), now=LIMITS.train), Phase.OPEN)
+    late = feed(late, *wanted(late.round))
+    for seconds, cut_off, shown in ((0.2, (), "busy"), (31.0, (), "away"), (0.2, {"north"}, "away")):
+        member = describe(late, {"north": 1e9 - seconds}, 1e9, cut_off).members[1]
+        assert (member.state, member.why) == (shown, describing._CALLS if shown == "busy" else "")
+    assert describe(late, {"south": 1e9}, 1e9).members[1].state == "away"
 
 
 def test_who_is_late_is_lost_before_it_is_away():
@@ -133,22 +149,22 @@ def test_who_is_late_is_lost_before_it_is_away():
     late = [event for event in wanted(state.round) if event.header.silo != "north"]
     state = feed(feed(state, *late), Passed(), now=LIMITS.train)
     assert state.away == ("north",)
-    assert seen(describe(state, {}).members[1]) == MemberStatus(
+    assert seen(describe(state, {}, 1e9).members[1]) == MemberStatus(
         "north", "lost", "no gather from north within 100 s", 0.0
     )
     state = until(state, Phase.OPEN)
     state = feed(state, *wanted(state.round))
-    assert seen(describe(state, {}).members[1]) == MemberStatus("north", "away", "", 0.0), "in the next round"
+    assert seen(describe(state, {}, 1e9).members[1]) == MemberStatus("north", "away", "", 0.0), "in the next round"
 
 
 @pytest.mark.parametrize("state", [waiting(), pause(started(), "x", 1.0)[0], until(started(), Phase.GATHER)])
 def test_whom_a_live_study_waits_for_is_shown(state):
-    assert describe(state, {}).waiting_for == state.round.waiting_for != ()
+    assert describe(state, {}, 1e9).waiting_for == state.round.waiting_for != ()
 
 
 def test_a_study_that_is_over_waits_for_nobody():
     ended = feed(started(), RoundStopped("a"), RoundStopped("b"))
-    assert (ended.life, describe(ended, {}).waiting_for) == (Life.ENDED, ())
+    assert (ended.life, describe(ended, {}, 1e9).waiting_for) == (Life.ENDED, ())
 
 
 def ended(before, event, now):
@@ -269,12 +285,12 @@ def test_what_silos_wrote_is_stored_and_shown_as_sentences():
     told = [state.why, round_.why, round_.refusals[0].explanation, round_.losses[0].why, *(s.why for s in state.silos)]
     assert set(told) == {sentence(LONG)}
     assert in_sentences(state) == state
-    status = describe(reviled(), {})
+    status = describe(reviled(), {}, 1e9)
     assert {status.why, *(member.why for member in status.members)} == {sentence(LONG)}
 
 
 def test_a_list_of_studies_is_brief():
-    status = brief(describe(reviled(), {}))
+    status = brief(describe(reviled(), {}, 1e9))
     assert {len(member.why) for member in status.members} == {200}
 
 

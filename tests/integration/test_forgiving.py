@@ -180,7 +180,7 @@ def test_what_cannot_be_forgiven_is_one_sentence_and_changes_nothing(scene, forg
     ):
         assert_refused(said, sentence)
     code, out, err = forgive(of, SILENT, folder=stranger)
-    assert (code, out, "a certificate of the same authority" in err.splitlines()[-1]) == (1, "", True), err
+    assert (code, out, "check that it is running" in err.splitlines()[-1]) == (1, "", True), err
     assert replace(scene.member(), last_seen=before.last_seen) == before, "nobody was forgiven"
     scene.abort("enough")
     assert_refused(forgive(of, SILENT), "the study is aborted; only in a study that goes on can a silo be forgiven")

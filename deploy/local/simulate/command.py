@@ -121,6 +121,7 @@ def simulate(
     from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
     from deploy.local.simulate.variants import without_noise
+    from silo_agent.cli.options import print_whole
     from silo_agent.learning.model.shared import SharedModel
 
     run = partial(simulated, earlier=None if model is None else SharedModel.load(model))
@@ -150,7 +151,7 @@ def simulate(
         if alone:
             others[ALONE] = each(ALONE, silos_alone.alone, asked)
     found = Simulated(asked, runs, public if data else None, records, left_out, others)
-    console.print(table(found))
+    print_whole(table(found), console)
     for line in why_left_out(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if json_file is not None:

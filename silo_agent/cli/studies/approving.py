@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from common.digests import means
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, print_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,7 +116,6 @@ def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> Non
     """List which studies may use which data, as people approved it, and what was taken back."""
     from dataclasses import asdict
 
-    from rich.console import Console
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
@@ -138,7 +137,7 @@ def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> Non
         table.add_row(
             word, "", f"nothing: version 0.6 approved {data} by a name; see `study show`, approve it anew", ""
         )
-    Console(markup=False, emoji=False).print(table)
+    print_whole(table)
 
 
 def withdraw_approval(

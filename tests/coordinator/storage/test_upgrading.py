@@ -53,7 +53,7 @@ def test_a_state_of_an_older_version_is_loaded(sample):
             old["round"]["place"]["attempt"],
         )
         assert state.round.names == (), "its members lack keys"
-    status = describe(state, {})
+    status = describe(state, {}, 1e9)
     assert (status.state, status.waiting_for) == (state.life, ())
 
 

@@ -10,7 +10,7 @@ import pytest
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
-from crypto.pki.tls import channel_credentials, server_credentials
+from crypto.pki.tls import channel_credentials, handshake_fault, server_credentials
 from tests.support.online import Online, load
 
 
@@ -130,3 +130,31 @@ def test_a_thief_of_the_online_key_stands_for_no_server_that_the_root_did_not_na
         assert "CERTIFICATE_VERIFY_FAILED" in refused.value.details()
     finally:
         server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(enrol):
+    """A coordinator whose certificate has another name than its address."""
+    server = grpc.server(ThreadPoolExecutor(2))
+    bound = server.add_secure_port(
+        "127.0.0.1:0", server_credentials(enrol("elsewhere", Role.COORDINATOR, hosts=["hub.example.org"]))
+    )
+    server.start()
+    yield bound
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_address_that_the_certificate_does_not_name_is_told_apart_from_a_foreign_authority(host, elsewhere, silos):
+    with pytest.raises(grpc.RpcError) as failed:
+        call(elsewhere, channel_credentials(silos["north"]), host)
+    told = handshake_fault(failed.value.details())
+    assert told.startswith("the coordinator's certificate does not name this address")
+    assert "authority.pem" not in told
+
+
+def test_a_foreign_authority_is_told_and_anything_else_is_no_matter_of_tls(port, foreign):
+    with pytest.raises(grpc.RpcError) as failed:
+        call(port, channel_credentials(foreign("lost-again")))
+    assert "check that authority.pem is the same" in handshake_fault(failed.value.details())
+    assert handshake_fault("Failed to connect to remote host: Connection refused") == ""

@@ -673,6 +673,38 @@ def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     assert "no finished round" in sentence("evaluate", studied.digest[:12], data, "-c", hospital)
 
 
+@pytest.mark.parametrize("command", ["evaluate", "fairness", "predict", "export", "report"])
+def test_a_study_that_was_stopped_after_its_counts_has_no_model(hospital, sentence, command):
+    """Its heads are zeros: figures of them would look like those of a model."""
+    study, earlier = tiny_study(name="stopped"), tiny_study(name="goes-on", continues="a" * 64)
+    state = State(hospital.parent / "state")
+    for one in (study, earlier):
+        state.add_study(one.digest, one.canonical())
+        state.commit(one.digest, 0)
+        random_model(one).save(state.study_folder(one.digest) / "model-0.safetensors")
+    state.close()
+    invoke("ledger", "create", "-c", hospital)
+    data, out = hospital.parent / "north.csv", hospital.parent / "out"
+    given = {"evaluate": [data], "predict": [data, "--model", "shared"], "export": ["--out", out]}.get(command, [])
+    said = sentence(command, "stopped", *given, "-c", hospital)
+    assert (
+        "stopped has no model yet: the last round that it finished is 0, which sums numbers of patients alone" in said
+    )
+    assert not out.exists()
+    if command == "evaluate":
+        assert "goes-on, round 0" in invoke(command, "goes-on", *given, "-c", hospital).output, "it begins with one"
+
+
+def test_predictions_go_into_a_folder_that_is_made_for_them(hospital, studied, sentence):
+    data, out = hospital.parent / "north.csv", hospital.parent / "new" / "folder" / "out.csv"
+    done = invoke("predict", studied.digest, data, "--out", out, "-c", hospital)
+    assert done.exit_code == 0, done.output
+    assert [path.stat().st_mode & 0o777 for path in (out, out.parent, out.parent.parent)] == [0o600, 0o700, 0o700]
+    for path in (data / "out.csv", data / "deeper" / "out.csv"):
+        said = sentence("predict", studied.digest, data, "--out", path, "-c", hospital)
+        assert f"{data} is a file; give a path through folders" in said
+
+
 def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_question(hospital, monkeypatch):
     assert invoke("studies", "-c", hospital).output == "This silo has begun no study yet.\n"
     assert not (hospital.parent / "state" / "state.sqlite3").exists()

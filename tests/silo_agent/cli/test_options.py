@@ -5,8 +5,9 @@ import sys
 
 import pytest
 import rich.console
+from rich.table import Table
 
-from silo_agent.cli.options import counting, waiting
+from silo_agent.cli.options import counting, print_whole, waiting
 
 CLEARED = "\x1b[2K"
 """What clears a line of a terminal."""
@@ -53,3 +54,19 @@ def test_where_nobody_looks_nothing_is_said(capsys, line):
     with line("something") as tell:
         tell(5 if line is counting else "more")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_what_stays_on_one_line_is_whole_in_a_terminal_of_any_width(width):
+    out = io.StringIO()
+    table = Table("domain", "model", title="a title of several words")
+    for figure in ("AUC", "accuracy"):
+        table.add_column(figure, no_wrap=True)
+    table.add_row("women under forty-five", "[bold]shared", "0.812 +- 0.012", "0.701 +- 0.113")
+    print_whole(table, rich.console.Console(file=out, width=width, markup=False, emoji=False))
+    shown = out.getvalue()
+    assert "0.812 +- 0.012" in shown
+    assert "0.701 +- 0.113" in shown
+    assert "…" not in shown
+    assert all(word in shown for word in ("women", "under", "forty-five", "[bold]shared"))
+    assert max(map(len, shown.splitlines())) <= max(width, 75)
