@@ -102,7 +102,10 @@ def print_whole(table: Table, console: Console | None = None) -> None:
     from rich.console import Console
 
     out = Console(markup=False, emoji=False) if console is None else console
-    out.print(table, width=max(out.width, least_width(table, out)), crop=False)
+    seen = out.width
+    out.width = max(seen, least_width(table, out))
+    out.print(table)
+    out.width = seen
 
 
 def least_width(table: Table, console: Console) -> int:

@@ -135,7 +135,8 @@ class Predictions:
         Folders that do not exist are made, for the owner alone.
         """
         content = self.to_parquet() if path.suffix == ".parquet" else self.to_csv().encode()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed([one for one in path.parents if not one.exists()]):
+            folder.mkdir(mode=0o700, exist_ok=True)
         write_whole(path, content)
 
 
