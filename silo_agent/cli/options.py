@@ -112,7 +112,7 @@ def least_width(table: Table, console: Console) -> int:
     """Return how wide a table must be for every word, and for the whole cells of columns that do not wrap."""
     from rich.measure import Measurement
 
-    wide = console.options.update(max_width=_ANY_WIDTH)
+    wide = console.options.update(max_width=_ANY_WIDTH, markup=False)
     least = 1
     for column in table.columns:
         sizes = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
