@@ -103,21 +103,21 @@ def print_whole(table: Table, console: Console | None = None) -> None:
 
     out = Console(markup=False, emoji=False) if console is None else console
     seen = out.width
-    out.width = max(seen, least_width(table, out))
+    out.width = max(seen, _keep_whole(table, out))
     out.print(table)
     out.width = seen
 
 
-def least_width(table: Table, console: Console) -> int:
-    """Return how wide a table must be for every word, and for the whole cells of columns that do not wrap."""
+def _keep_whole(table: Table, console: Console) -> int:
+    """Have each column keep its words, or its whole cells if it does not wrap. Return how wide the table must be."""
     from rich.measure import Measurement
 
     wide = console.options.update(max_width=_ANY_WIDTH, markup=False)
-    least = 1
     for column in table.columns:
         sizes = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
-        least += _BETWEEN + max(size.maximum if column.no_wrap else size.minimum for size in sizes)
-    return least
+        column.min_width = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+        column.overflow = "fold"
+    return 1 + sum(_BETWEEN + (column.min_width or 0) for column in table.columns)
 
 
 def _warn_of_certificate(settings: AgentConfig) -> None:
