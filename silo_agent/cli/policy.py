@@ -149,6 +149,8 @@ def policy_check(
     as_json: AsJson = False,
 ) -> None:
     """Say whether the policy can be used and, with --study, whether the study would be taken."""
+    from silo_agent.oversight.approval import no_approvers
+
     policy = load_policy(file)
     wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
     if as_json:
@@ -160,6 +162,8 @@ def policy_check(
         typer.echo(f"{file}: a complete policy, digest {policy.digest}")
         if datetime.now(UTC).date() > policy.budget.expires:
             typer.echo(f"It expired on {policy.budget.expires}: nothing will be charged.")
+        if fault := no_approvers(policy):
+            typer.echo(f"It can stay in force and cannot come into force: {fault}.")
         if study is not None:
             name = study if wanted is None else wanted.name
             typer.echo(f"{name}: {'would be taken' if refusal is None else f'refused{listed(refusal)}'}")

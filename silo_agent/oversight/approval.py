@@ -81,18 +81,24 @@ def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
     return faults
 
 
+def no_approvers(policy: Policy) -> str:
+    """Return why nobody can put this policy into force, if its approvers are operators; else nothing."""
+    operators = [person for person in policy.approvers or () if role_of(person) is Role.OPERATOR]
+    if not operators:
+        return ""
+    return (
+        f"the policy's approvers name {', '.join(operators)}: an operator runs the service and approves nothing; name"
+        " people by a certificate of the role approver (fedward://approver/<name>)"
+    )
+
+
 def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Policy | None) -> None:
     """Return if the policy, and the one that it replaces, have the signatures that they ask for.
 
     Raises `ApprovalError`, which names who may sign and which signatures do not count.
     """
-    operators = [person for person in policy.approvers or () if role_of(person) is Role.OPERATOR]
-    if operators:
-        msg = (
-            f"the policy's approvers name {', '.join(operators)}: an operator runs the service and approves nothing;"
-            " name people by a certificate of the role approver (fedward://approver/<name>)"
-        )
-        raise ApprovalError(msg)
+    if fault := no_approvers(policy):
+        raise ApprovalError(fault)
     given = signers(policy, path, trust)
     for asking, words in ((policy, "the policy asks"), (predecessor, "the policy in force asks")):
         if asking is None or asking.approvers is None:

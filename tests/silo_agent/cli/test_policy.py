@@ -210,6 +210,13 @@ def test_who_is_not_named_is_told(policy, authority):
     assert "does not name you" in invoke("policy", "sign", policy, "--key", home / "key.pem").output
 
 
+def test_a_check_says_that_operators_approve_nothing(policy):
+    people = ["fedward://operator/ada", "fedward://approver/grace"]
+    write_yaml(policy, policy_document("north-ward", approvers=people))
+    said = invoke("policy", "check", policy).output
+    assert "cannot come into force: the policy's approvers name fedward://operator/ada: an operator runs" in said
+
+
 def test_a_policy_for_another_data_set_does_not_come_into_force(hospital, policy, sentence):
     write_yaml(policy, policy_document("theatre"))
     assert "data_set" in sentence("policy", "reload", "-c", hospital)
