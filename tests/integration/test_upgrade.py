@@ -110,7 +110,7 @@ def call(federation, what):
     with federation.operator() as operator:
         while True:
             try:
-                getattr(operator, what)(federation.study.digest)
+                getattr(operator, what)(federation.study.digest, "the upgrade")
             except OperatorError:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
