@@ -24,7 +24,7 @@ from support.online import Online, serving
 from support.studies import tiny_document, tiny_study
 
 COMMAND = [sys.executable, "-c", "from coordinator.cli.main import main; main()"]
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -201,6 +201,40 @@ def test_an_error_is_not_shown_as_nothing_and_too_few_patients_are_counted():
     )
     cells = list(studies._figures(found).columns[2].cells)
     assert cells == ["12.3", "too few (about 12 patients)", "below 0.051"]
+
+
+def test_a_study_is_aborted_only_if_a_person_says_so(run, operator_file, tmp_path, monkeypatch):
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(yaml.safe_dump(tiny_document(name="asked-about")))
+    run("study", "create", study_file, "-o", operator_file)
+    abort = ("study", "abort", "asked-about", "--reason", "enough", "-o", operator_file)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    code, _, err = run(*abort)
+    digest = tiny_study(name="asked-about").digest[:12]
+    question = f"Abort asked-about ({digest}, created, round 0/3) for good?"
+    assert (code, err) == (1, f"fedward-coordinator: {question} Nobody can be asked here: give --yes\n")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked, answer = [], [False, True]
+    monkeypatch.setattr("typer.confirm", lambda text, **_: asked.append(text) or answer.pop(0))
+    assert run(*abort)[::2] == (1, "fedward-coordinator: nothing was done\n")
+    assert json.loads(run("study", "status", "asked-about", "--json", "-o", operator_file)[1])[0]["state"] == "created"
+    assert run(*abort) == (0, "", "")
+    assert asked == [question] * 2
+    assert json.loads(run("study", "status", "asked-about", "--json", "-o", operator_file)[1])[0]["state"] == "aborted"
+
+
+@pytest.mark.parametrize("command", ["start", "pause", "resume", "forgive"])
+def test_a_reason_reaches_the_audit_log(run, operator_file, tmp_path, command):
+    silo = ["north"] if command == "forgive" else []
+    run("study", command, "nobody-s-study", *silo, "--reason", f"to {command}", "-o", operator_file)
+    last = json.loads(run("audit", "show", "--json", "-o", operator_file)[1])[-1]
+    assert (last["action"], last["name"], last["reason"], last["outcome"], last["silo"]) == (
+        command,
+        "nobody-s-study",
+        f"to {command}",
+        "refused",
+        "".join(silo),
+    )
 
 
 def test_an_abort_needs_a_reason(run, operator_file):
