@@ -22,6 +22,7 @@ class QuotaLimits(Protocol):
 
     open_studies: int
     created_a_day: int
+    actions_a_day: int
     gigabytes: float
 
 
@@ -58,3 +59,16 @@ def require_within(limits: QuotaLimits, taken: Usage, more_bytes: int) -> None:
         )
     if faults:
         raise QuotaError("; ".join(faults))
+
+
+def require_calm(limits: QuotaLimits, actions: int) -> None:
+    """Raise `QuotaError` if one more action is too much for a day in which a person has done so many already.
+
+    Each action is an entry of the audit log for good, so pausing and resuming without end would fill the disk.
+    """
+    if actions >= limits.actions_a_day:
+        msg = (
+            f"this certificate did {actions} actions within 24 hours, and quotas.actions_a_day is"
+            f" {limits.actions_a_day}: wait; an abort is always possible"
+        )
+        raise QuotaError(msg)

@@ -16,7 +16,9 @@ CALLS = 8
 """Most calls of one certificate at once."""
 LONG_CALLS = 2
 """Most calls of one certificate at once of one method that waits or streams."""
-LONG = frozenset({"Poll", "Witness", "Countersign", "LatestCountersignatures", "Upload", "Download", "GetResults"})
+LONG = frozenset(
+    {"Poll", "Witness", "Countersign", "LatestCountersignatures", "Upload", "Download", "GetResults", "GetAuditLog"}
+)
 
 
 class Seats:

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from coordinator.core import study as studies
-from coordinator.core.quotas import QuotaError, QuotaLimits, Usage, require_within
+from coordinator.core.quotas import QuotaError, QuotaLimits, Usage, require_calm, require_within
 from coordinator.core.rights import AUDITORS, Action, Deed, RightsError, may_see, require_right, require_role
 from coordinator.core.study import Outcome, Progress, Script, StudyStateError
 from coordinator.engine import Engine, UnknownStudyError
@@ -90,6 +90,8 @@ class Desk:
             named = _About(script.study, script.name)
             about(named)
             require_right(deed, self._owners.get(script.study, ""))
+            if deed.action is not Action.ABORT:
+                require_calm(self._limits, self._audit.done(deed.who.uri, self._now()))
             self._engine.command(script.study, _move(deed), self._entry(deed, named))
         log.info("acted", who=deed.who.uri, action=deed.action, study=named.study, silo=deed.silo or None)
 

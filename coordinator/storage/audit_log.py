@@ -130,6 +130,11 @@ class AuditLog:
         with self._engine.begin() as connection:
             return _count(connection, who, now, _entries.c.outcome == DONE, _entries.c.action == "create")
 
+    def done(self, who: str, now: datetime) -> int:
+        """Return how many actions somebody did within the 24 hours before `now`."""
+        with self._engine.begin() as connection:
+            return _count(connection, who, now, _entries.c.outcome == DONE)
+
     def entries(self, after: int, most: int) -> list[AuditEntry]:
         """Return the entries from the one with the number `after` on, at most so many."""
         query = select(_entries.c.content).where(_entries.c.number >= after).order_by(_entries.c.number).limit(most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.config import Quotas
-from coordinator.core.quotas import QuotaError, Usage, require_within
+from coordinator.core.quotas import QuotaError, Usage, require_calm, require_within
 
 LIMITS = Quotas(open_studies=2, created_a_day=5, gigabytes=1.5)
 
@@ -26,3 +26,10 @@ def test_the_last_one_that_fits_is_taken():
 def test_one_more_is_refused_with_the_number_and_the_limit(usage, more, said):
     with pytest.raises(QuotaError, match=said):
         require_within(LIMITS, usage, more)
+
+
+def test_a_day_has_so_many_actions():
+    limits = Quotas(actions_a_day=10)
+    require_calm(limits, 9)
+    with pytest.raises(QuotaError, match=r"^this certificate did 10 actions .* quotas\.actions_a_day is 10: wait"):
+        require_calm(limits, 10)

@@ -136,6 +136,21 @@ def test_a_certificate_creates_so_many_studies_a_day_also_if_none_stays_open(eng
     desk.create(MINE.canonical(), ops("create", who=ADA))
 
 
+def test_a_certificate_does_so_many_actions_a_day_and_may_always_abort(engine):
+    desk = desk_of(engine, actions_a_day=10)
+    desk.create(MINE.canonical(), ops("create", who=ADA))
+    desk.act("mine", ops("start", who=ADA))
+    for number in range(8):
+        desk.act("mine", ops("pause" if number % 2 == 0 else "resume", who=ADA))
+    with pytest.raises(
+        QuotaError, match=r"^this certificate did 10 actions within 24 hours, and quotas\.actions_a_day"
+    ):
+        desk.act("mine", ops("pause", who=ADA))
+    desk.act("mine", ops("pause", "others have theirs"))
+    desk.act("mine", ops("abort", "over", who=ADA))
+    assert desk.status("mine", ADA).state == "aborted"
+
+
 def test_rounds_of_open_studies_take_so_much_of_the_spool(engine):
     size = most_bytes(MINE)
     desk = desk_of(engine, gigabytes=1.5 * size / 1e9)
