@@ -93,7 +93,7 @@ class Desk:
             if deed.action is not Action.ABORT:
                 require_calm(self._limits, self._audit.done(deed.who.uri, self._now()))
             self._engine.command(script.study, _move(deed), self._entry(deed, named))
-        log.info("acted", who=deed.who.uri, action=deed.action, study=named.study, silo=deed.silo or None)
+        log.info("acted", who=deed.who.uri, action=deed.action, study=named.study)
 
     # --- reading ----------------------------------------------------------------------------------------------------
     def status(self, wanted: str, who: Identity) -> StudyStatus:

@@ -258,7 +258,7 @@ def test_an_operator_of_another_authority_is_turned_away(tmp_path):
         command = [script("fedward-coordinator"), "study", "status", "-o", foreign / "operator.yaml"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
-        assert "of the same authority" in done.stderr
+        assert "check that authority.pem is the same as the coordinator's" in done.stderr
         with ours.operator() as operator, pytest.raises(OperatorError, match=r"^0 studies match"):
             operator.start("nothing")
 

@@ -173,14 +173,17 @@ def test_what_cannot_be_forgiven_is_one_sentence_and_changes_nothing(scene, forg
     for said, sentence in (
         (forgive(of, "nobody"), "no silo nobody takes part in the study; those that do are east, north, south, west"),
         (forgive(of, "../south"), "forgive.silo: is not a name"),
-        (forgive("nothing", SILENT), "0 studies match 'nothing'; give the name or the digest"),
+        (
+            forgive("nothing", SILENT),
+            "0 studies match 'nothing'; give the whole name, or at least 12 digits of the digest",
+        ),
         (forgive(of, SILENT, folder=scene.folders[SILENT]), "the certificate is for fedward://silo/south, but an "),
         (forgive(of, SILENT, folder=scene.folders["east"]), "the certificate is for fedward://silo/east, but an "),
         (forgive(of, SILENT, folder=hub), "a coordinator makes no calls; give the certificate of a silo or an "),
     ):
         assert_refused(said, sentence)
     code, out, err = forgive(of, SILENT, folder=stranger)
-    assert (code, out, "check that it is running" in err.splitlines()[-1]) == (1, "", True), err
+    assert (code, out, "check that authority.pem is the same" in err.splitlines()[-1]) == (1, "", True), err
     assert replace(scene.member(), last_seen=before.last_seen) == before, "nobody was forgiven"
     scene.abort("enough")
     assert_refused(forgive(of, SILENT), "the study is aborted; only in a study that goes on can a silo be forgiven")

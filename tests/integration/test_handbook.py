@@ -222,6 +222,7 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(  # noqa: PLR091
         reader.read("operator.md", "A study")
         status = finished(reader)
         assert status["state"] == "finished", status["why"]
+        reader.read("operator.md", "Who may do what")
         reader.read("operator.md", "Its figures")
         reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", "Back up", work=charite)
         (version,) = [path for path in (reader.root / "opt/fedward-silo").iterdir() if not path.is_symlink()]

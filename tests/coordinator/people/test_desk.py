@@ -74,6 +74,11 @@ def test_an_action_is_noted_with_all_that_is_known_of_it(desk):
     assert last.at == "2001-09-09T01:46:40.000000+00:00"
 
 
+def test_a_reason_of_any_length_is_a_sentence(desk):
+    desk.act("mine", ops("abort", "y" * 4000, who=ADA))
+    assert len(log_of(desk)[-1].reason) == len(desk.status("mine", ADA).why) == 1000
+
+
 @pytest.mark.parametrize(
     ("wanted", "deed", "error", "known"),
     [
