@@ -14,8 +14,11 @@ from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store, StudyExistsError
 from coordinator.sums.room import most_bytes
 from crypto.pki.identity import Identity, Role
+from policies.documents import bounds
+from policies.documents.study import Study
+from policies.refusals import Refused
 from support.people import OPS, desk_of, ops
-from support.studies import tiny_study
+from support.studies import tiny_document, tiny_study
 
 ADA, GRACE = Identity(Role.AUTHOR, "ada"), Identity(Role.AUTHOR, "grace")
 VIEWER = Identity(Role.VIEWER, "vera")
@@ -118,6 +121,15 @@ def test_who_may_not_create_is_refused_before_the_study_is_read(engine, who, mon
     monkeypatch.setattr(desks, "read_stored", lambda _: pytest.fail("it was read"))
     with pytest.raises(RightsError, match="may not create a study; an operator or an author may"):
         desk_of(engine).create(b"{}", ops("create", who=who))
+
+
+def test_nothing_is_planned_of_a_study_that_breaks_a_bound(engine, monkeypatch):
+    """A plan of ever so many rounds would take the coordinator's memory."""
+    monkeypatch.setattr(desks, "most_bytes", lambda _: pytest.fail("it was planned"))
+    document = tiny_document(encoder={"learning_rate": 1e39})
+    canonical = Study.model_validate(document, context=bounds.STORED).canonical()
+    with pytest.raises(Refused, match=r"^bounds: study\.encoder\.learning_rate"):
+        desk_of(engine).create(canonical, ops("create", who=ADA))
 
 
 def test_a_certificate_has_so_many_open_studies_and_others_have_theirs(engine):
