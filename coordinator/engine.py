@@ -195,12 +195,16 @@ class Engine:
         self._store.engine.dispose()
 
     # --- people -------------------------------------------------------------------------------------------------
+    def require_bounds(self, study: Study) -> None:
+        """Raise `Refused` if this version could not carry the study out, whatever its silos say."""
+        _require_bounds(study)
+
     def create(self, study: Study, entry: AuditEntry) -> None:
         """Store a study, with its entry in the audit log.
 
         Raises `Refused`, `StudyExistsError`, `LittleRoomError` if a round does not fit.
         """
-        _require_bounds(study)
+        self.require_bounds(study)
         require_room(study, self._spool.free)
         progress = studies.create(script_of(study))
         with self._lock:

@@ -24,7 +24,7 @@ from coordinator.storage.audit_log import DONE, REFUSED, stamp
 from coordinator.storage.store import Store, StudyExistsError
 from coordinator.sums.room import LittleRoomError, most_bytes
 from crypto.pki.identity import Identity
-from policies.documents.study import Study, read_stored, require_bounds
+from policies.documents.study import Study, read_stored
 from policies.refusals import Refused
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import MAX_NAME, sentence
@@ -77,7 +77,7 @@ class Desk:
             require_role(deed)
             study = read_stored(canonical)
             about(_About(study.digest, study.name))
-            require_bounds(study)  # first: nothing is planned of a study whose constants know no bound
+            self._engine.require_bounds(study)  # first: nothing is planned of a study whose constants know no bound
             require_within(self._limits, self._usage(deed.who), self._bytes(study))
             self._engine.create(study, self._entry(deed, _About(study.digest, study.name)))
             self._owners[study.digest] = deed.who.uri
