@@ -32,8 +32,8 @@ from protos.messages import StudyResults
 from protos.status import StudyStatus
 
 log = structlog.get_logger()
-PAGE: Final = 500
-"""Entries of the audit log that are read at once."""
+PAGE: Final = 200
+"""Entries of the audit log that are read at once: so many fit a message, however long their texts are."""
 _REFUSALS: Final = (
     RightsError,
     QuotaError,

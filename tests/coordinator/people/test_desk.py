@@ -17,7 +17,10 @@ from crypto.pki.identity import Identity, Role
 from policies.documents import bounds
 from policies.documents.study import Study
 from policies.refusals import Refused
-from support.people import OPS, desk_of, ops
+from protos import codec
+from protos.messages import MAX_MESSAGE
+from protos.v1 import operator_pb2
+from support.people import OPS, audit_entry, desk_of, ops
 from support.studies import tiny_document, tiny_study
 
 ADA, GRACE = Identity(Role.AUTHOR, "ada"), Identity(Role.AUTHOR, "grace")
@@ -199,6 +202,14 @@ def test_the_log_is_read_by_operators_and_viewers_alone(desk, who):
 def test_the_log_comes_in_pages(desk, monkeypatch):
     monkeypatch.setattr(desks, "PAGE", 2)
     assert [[entry.number for entry in page] for page in desk.audit(0, VIEWER)] == [[0, 1], [2]]
+
+
+def test_a_page_of_the_longest_entries_fits_a_message():
+    """Else one author could write entries after which nobody reads the log any more."""
+    longest = "\U0001f512" * 1000
+    entry = audit_entry(study="a" * 64, name="\U0001f512" * 64, reason=longest, why=longest)
+    page = operator_pb2.AuditPart(entries=[codec.to_wire(entry)] * desks.PAGE)
+    assert page.ByteSize() < MAX_MESSAGE
 
 
 def test_a_fault_of_the_machine_is_no_refusal(desk, monkeypatch):
