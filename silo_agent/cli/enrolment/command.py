@@ -53,7 +53,7 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     if role not in (Role.SILO, Role.APPROVER):
         msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-coordinator enrol`"
         raise EnrolmentError(msg)
-    address = checked(coordinator, proxy)
+    address = "" if role is Role.APPROVER else checked(coordinator, proxy)
     secret = None if key_passphrase is None else read_passphrase(key_passphrase)
     done = redeem(folder, given, url=authority, proxy=proxy, passphrase=secret)
     if role is Role.APPROVER:

@@ -345,13 +345,14 @@ def test_who_this_is_stands_in_a_token_or_in_two_options_and_never_in_both(given
     assert told not in err, "a token alone is read"
 
 
-@pytest.mark.parametrize("role", ["coordinator", "operator"])
+@pytest.mark.parametrize("role", ["coordinator", "operator", "author", "viewer"])
 def test_whoever_was_certified_reads_what_to_write_next(role, run, tmp_path):
     online, home = Online(tmp_path / "online"), tmp_path / "home"
     with serving(online) as url:
         code, out, err = run("enrol", home, "--token", online.admit(role, "hub").text(), "--authority", url)
     assert (code, err) == (0, "")
-    says = f"next: write {home}/{role}.yaml with `authority_url: {url}`, so that the certificate is renewed\n"
+    file = "coordinator.yaml" if role == "coordinator" else "operator.yaml"
+    says = f"next: write {home}/{file} with `authority_url: {url}`, so that the certificate is renewed\n"
     assert out.startswith(f"certified as fedward://{role}/hub")
     assert out.endswith(says)
 

@@ -13,6 +13,7 @@ from policies.documents.sections.spelling import FileFormat, Spelling
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
 from support.ledgers import NORTH
+from support.online import Online, serving
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document
 
@@ -202,6 +203,27 @@ def test_two_people_sign_before_a_policy_comes_into_force(hospital, policy, auth
     assert invoke("policy", "reload", "-c", hospital).exit_code == 0
     write_yaml(policy, policy_document("north-ward"))
     assert "the policy in force asks for 2 signatures" in sentence("policy", "reload", "-c", hospital)
+
+
+def test_an_approver_enrols_at_the_hospital_and_signs(policy, tmp_path):
+    online, home = Online(tmp_path / "online"), tmp_path / "ada"
+    with serving(online) as url:
+        done = invoke("enrol", home, "--token", online.admit("approver", "ada").text(), "--authority", url)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("certified as fedward://approver/ada")
+    assert done.output.endswith(
+        f"next, to sign a policy: fedward-silo policy sign POLICY.yaml --key {home / 'key.pem'}\n"
+    )
+    assert not (home / "agent.yaml").exists()
+    assert "fedward://approver/ada signed policy" in invoke("policy", "sign", policy, "--key", home / "key.pem").output
+
+
+@pytest.mark.parametrize("role", ["operator", "author", "viewer"])
+def test_nobody_else_enrols_as_a_person_at_a_hospital(sentence, tmp_path, role):
+    online = Online(tmp_path / "online")
+    said = sentence("enrol", tmp_path / "home", "--token", online.admit(role, "ada").text())
+    assert f"the token is for fedward://{role}/ada; enrol that party with `fedward-coordinator enrol`" in said
+    assert not (tmp_path / "home").exists()
 
 
 def test_who_is_not_named_is_told(policy, authority):
