@@ -16,8 +16,6 @@ from protos.bounds import sentence
 from protos.messages import require_name
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
-_ABSENT = ""
-
 
 class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     """The calls of people."""
@@ -31,7 +29,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
     ) -> operator_pb2.CreateStudyReply:
         """Store a study, which belongs to the caller from then on."""
-        deed = self._deed(context, Action.CREATE, _ABSENT)
+        deed = self._deed(context, Action.CREATE)
         return operator_pb2.CreateStudyReply(study=self._desk.create(request.canonical, deed))
 
     @mapped
@@ -105,7 +103,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         self._desk.act(study, deed)
         return operator_pb2.StudyReply()
 
-    def _deed(self, context: grpc.ServicerContext, action: Action, reason: str, silo: str = "") -> Deed:
+    def _deed(self, context: grpc.ServicerContext, action: Action, reason: str = "", silo: str = "") -> Deed:
         who = self._caller.identity(context)
         shown = hashlib.sha256(certificate_of(context)).hexdigest()
         return Deed(who, action, sentence(reason.strip()), silo, shown)
