@@ -91,7 +91,7 @@ def verdict(copy: AuditCopy, trust: Trust) -> AuditVerdict:
     heads = list(_heads(copy.entries))
     lines.append(f"{len(copy.entries)} entries, head {heads[-1].hex()}")
     if not copy.cosigned:
-        lines.append("no silo has signed it yet, so nothing shows that it was not rewritten")
+        faults.append("no silo has signed it, so nothing shows that it was not rewritten")
     for signed in copy.cosigned:
         fault = _fault(signed, heads, trust)
         if fault:

@@ -59,8 +59,11 @@ def test_a_whole_log_is_found_whole_and_says_how_far_silos_signed(silos, trust):
     )
 
 
-def test_a_log_that_nobody_signed_proves_nothing_and_says_so(trust):
-    assert verdict(AuditCopy(ENTRIES, ()), trust).lines[1].startswith("no silo has signed it yet")
+def test_a_log_that_nobody_signed_proves_nothing_and_is_not_found_whole(trust):
+    """Else who rewrites it would only have to throw the signatures away."""
+    assert verdict(AuditCopy(ENTRIES, ()), trust).faults == (
+        "no silo has signed it, so nothing shows that it was not rewritten",
+    )
 
 
 @pytest.mark.parametrize(

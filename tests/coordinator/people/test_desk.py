@@ -179,7 +179,7 @@ def test_rounds_of_open_studies_take_so_much_of_the_spool(engine):
         desk.create(OTHERS.canonical(), ops("create", who=ADA))
 
 
-def test_ten_thousand_creations_leave_two_hundred_entries(engine, monkeypatch):
+def test_creations_without_end_leave_a_bounded_log(engine, monkeypatch):
     monkeypatch.setattr("coordinator.storage.audit_log.MOST_REFUSALS", 10)
     desk = desk_of(engine, created_a_day=5)
     for number in range(40):
