@@ -78,7 +78,7 @@ class Desk:
             study = read_stored(canonical)
             about(_About(study.digest, study.name))
             self._engine.require_bounds(study)  # first: nothing is planned of a study whose constants know no bound
-            require_within(self._limits, self._usage(deed.who), self._bytes(study))
+            require_within(self._limits, self._usage(deed.who), most_bytes(study))
             self._engine.create(study, self._entry(deed, _About(study.digest, study.name)))
             self._owners[study.digest] = deed.who.uri
         return study.digest

@@ -189,6 +189,7 @@ def test_creations_without_end_leave_a_bounded_log(engine, monkeypatch):
             continue
     assert len(log_of(desk)) == 5 + 10
     assert len(desk.statuses(ADA)) == 5
+    assert set(desk._sizes) <= {one.study for one in desk.statuses(ADA)}, "nothing is remembered of what was refused"
 
 
 @pytest.mark.parametrize("who", [ADA, Identity(Role.APPROVER, "ann"), Identity(Role.SILO, "north")])
