@@ -83,10 +83,12 @@ from protos.audit import AuditEntry
 from protos.chunks import ChunkList
 from protos.messages import (
     Answer,
+    AuthorSignature,
     Confirm,
     Place,
     SignedPublication,
     StudyResults,
+    StudyText,
     Tensor,
     UploadHeader,
     Work,
@@ -199,8 +201,8 @@ class Engine:
         """Raise `Refused` if this version could not carry the study out, whatever its silos say."""
         _require_bounds(study)
 
-    def create(self, study: Study, entry: AuditEntry) -> None:
-        """Store a study, with its entry in the audit log.
+    def create(self, study: Study, entry: AuditEntry, author: AuthorSignature | None) -> None:
+        """Store a study, with its author's signature and its entry in the audit log.
 
         Raises `Refused`, `StudyExistsError`, `LittleRoomError` if a round does not fit.
         """
@@ -208,7 +210,7 @@ class Engine:
         require_room(study, self._spool.free)
         progress = studies.create(script_of(study))
         with self._lock:
-            self._store.create(study.canonical(), progress, entry)
+            self._store.create(study.canonical(), progress, entry, author)
             self._progress[study.digest] = progress
             self._measure()
         log.info("study created", study=study.digest, name=study.name)
@@ -275,14 +277,14 @@ class Engine:
         self._cut_off.discard(silo)
         self._metrics.last_seen.labels(silo).set(self._seen[silo])
 
-    def canonical(self, study: str, silo: str) -> bytes:
-        """Return a study's text to a silo that it invites. Raises `UnknownStudyError`."""
+    def text(self, study: str, silo: str) -> StudyText:
+        """Return a study's text, with its author's signature, to a silo that it invites. Raises `UnknownStudyError`."""
         with self._lock:
             progress = self._progress.get(study)
         text = self._store.canonical(study)
         if progress is None or text is None or silo not in progress.script.silos:
             raise UnknownStudyError(study)
-        return text
+        return StudyText(text, self._store.author(study))
 
     def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
         """Return the studies that invite a silo: those that run, and those that have ended."""

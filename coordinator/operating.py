@@ -10,13 +10,15 @@ import grpc
 from coordinator.audit_copy import AuditCopy
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
+from crypto.pki.authorship import Detached
+from crypto.pki.certificates import Credential
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
 from crypto.pki.tls import channel_credentials, handshake_fault
 from protos import codec
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import sentence
-from protos.messages import MAX_MESSAGE, MessageError, StudyResults
+from protos.messages import MAX_MESSAGE, AuthorSignature, MessageError, StudyResults
 from protos.status import StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
@@ -31,7 +33,7 @@ class Operator:
         credential = renewal.load(config.files, config.authority_url, keeps=True)
         link = renewal.link_for(credential, config.authority_url)
         Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
-        self._address = config.coordinator
+        self._address, self._credential = config.coordinator, credential
         self._channel = grpc.secure_channel(
             config.coordinator,
             channel_credentials(credential),
@@ -39,10 +41,18 @@ class Operator:
         )
         self._calls = operator_pb2_grpc.OperatorServiceStub(self._channel)
 
-    def create(self, canonical: bytes) -> str:
-        """Hand in a study and return its digest."""
+    @property
+    def credential(self) -> Credential:
+        """Whose calls these are."""
+        return self._credential
+
+    def create(self, canonical: bytes, author: Detached | None) -> str:
+        """Hand in a study that its author has signed, and return its digest."""
         with self._errors():
             request = operator_pb2.CreateStudyRequest(canonical=canonical)
+            if author is not None:
+                signed = AuthorSignature(author.certificate, author.signature)
+                request.author.CopyFrom(codec.to_wire(signed))
             return str(self._calls.CreateStudy(request, timeout=DEADLINE_SECONDS).study)
 
     def start(self, study: str, reason: str = "") -> None:

@@ -24,6 +24,7 @@ from coordinator.door.core_log import CoreLog
 from coordinator.door.guard import Guard
 from coordinator.engine import Engine
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.people.authors import require_author
 from coordinator.people.desk import Desk
 from coordinator.people.service import OperatorService
 from coordinator.service import Refusals, SiloService
@@ -121,7 +122,7 @@ class Server:
         release = version("fedward")
         silos = SiloService(self.engine, spool, refusals, release, cosigning=self._cosigning, audit=store.audit)
         self._add(SILOS, silos)
-        self.desk = Desk(self.engine, store, config.quotas, self.engine.now)
+        self.desk = Desk(self.engine, store, config.quotas, require_author(trust), self.engine.now)
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
         self._add(OPERATORS, OperatorService(self.desk, refusals), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))

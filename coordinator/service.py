@@ -262,9 +262,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     @mapped
     def GetStudy(self, request: silo_pb2.GetStudyRequest, context: grpc.ServicerContext) -> silo_pb2.GetStudyReply:
-        """Return the study's text."""
+        """Return the study's text, with its author's signature."""
         require_text(request.study, "study")
-        return silo_pb2.GetStudyReply(canonical=self._engine.canonical(request.study, self._silo(context)))
+        reply: silo_pb2.GetStudyReply = codec.to_wire(self._engine.text(request.study, self._silo(context)))
+        return reply
 
     @mapped
     def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work | Later:

@@ -356,8 +356,8 @@ def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list
         yield from _unless(
             repeated <= limit,
             Reason.EPSILON_PER_STUDY,
-            f"with its repeated attempts the study would cost epsilon {repeated:.4f} at delta {delta:g};"
-            f" policy.limits.study_epsilon allows {limit}",
+            f"with its repeated attempts and other revisions the study would cost epsilon {repeated:.4f} at delta"
+            f" {delta:g}; policy.limits.study_epsilon allows {limit}",
         )
 
 

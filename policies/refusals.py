@@ -55,6 +55,7 @@ class Reason(StrEnum):
     LOCAL_MODELS = "local_models"
     FAULT = "fault"
     NOT_APPROVED = "not_approved"
+    UNSIGNED = "unsigned"
 
 
 Why = tuple[Reason, str]

@@ -20,6 +20,7 @@ from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheck
 from protos.messages import (
     AgreedFigure,
     Answer,
+    AuthorSignature,
     Complaint,
     Confirm,
     Figure,
@@ -32,6 +33,7 @@ from protos.messages import (
     SignedPublication,
     Spoilt,
     StudyResults,
+    StudyText,
     Tensor,
     Upload,
     UploadHeader,
@@ -47,6 +49,8 @@ M_ = TypeVar("M_", bound=Message)
 
 WIRE: Final[dict[type[Message], type[Wire]]] = {
     Place: common_pb2.Place,
+    AuthorSignature: common_pb2.AuthorSignature,
+    StudyText: silo_pb2.GetStudyReply,
     Member: common_pb2.Member,
     Part: silo_pb2.Part,
     Signature: silo_pb2.Signature,

@@ -82,6 +82,27 @@ class Message:
             raise MessageError(f"{called}.{fault[0]}: {fault[1]}".lstrip("."))  # made of parts
 
 
+@dataclass(frozen=True)
+class AuthorSignature(Message):
+    """An author's signature under a study, over its digest and its purpose (`crypto.pki.authorship`)."""
+
+    called: ClassVar[str | None] = "author"
+
+    certificate_pem: Pem
+    signature: SignatureBytes
+
+
+@dataclass(frozen=True)
+class StudyText(Message):
+    """A study as it comes over the wire. Whoever reads it checks that its digest is the one asked for."""
+
+    called: ClassVar[str | None] = "study"
+
+    canonical: Annotated[bytes, Count(0, MAX_MESSAGE)]
+    author: AuthorSignature | None = None
+    """None if a version up to 0.6 created the study."""
+
+
 class Tensor(StrEnum):
     """The kinds of vectors that are summed."""
 

@@ -44,6 +44,7 @@ from silo_agent.learning.model.kept_parts import carry_over
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.model.start import begin, find
 from silo_agent.metrics import AgentMetrics
+from silo_agent.oversight.asking import Asking
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import AskedToStop, CallRefused, Client, ContentError
@@ -55,6 +56,7 @@ from silo_agent.protocol.tasks import Tasks
 from silo_agent.reply_timing import padded
 from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, StateOlderError
 from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.offered import WAITS, Said
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
 
@@ -109,8 +111,9 @@ class Agent:
         learners: Callable[[Study], Learner],
         sessions: Callable[[str], Session],
         personal: Callable[[Study, int], object],
+        asking: Asking,
         require_data: Callable[[Study], object] = lambda _: None,
-        keep_offered: Callable[[Study], object] = lambda _: None,
+        decided: Callable[[], object] = lambda: None,
         entropy: Entropy,
         session: str,
         wait: Callable[[float], object] = time.sleep,
@@ -118,13 +121,14 @@ class Agent:
         """`personal` is told that a round of a study is finished, and must neither raise nor wait.
 
         `require_data` raises `UnknownDataError` if a study's data are not there, or if nobody lets it use any.
-        `keep_offered` keeps a study's text for people, before anything is decided about it.
+        `asking` keeps a study's text for people, before anything is decided about it, and what was decided then.
+        `decided` writes what people decided since into the ledger.
         `wait` lets so many seconds pass, or raises `AskedToStop`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
         self._personal, self._wait = personal, wait
-        self._require_data, self._keep_offered = require_data, keep_offered
+        self._require_data, self._asking, self._decided = require_data, asking, decided
         self._asked = 0.0
         """When the current work was handed out, by a clock that nobody can set."""
         self._cosigning = Cosigning(client, gate)
@@ -178,6 +182,7 @@ class Agent:
 
     def step(self) -> None:
         """Ask for one piece of work and do it."""
+        self._decided()
         work = self._client.poll()
         place = work.place
         if place is None:
@@ -242,17 +247,21 @@ class Agent:
             running = self._accepted(work, place)
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
+            self._judged(place, tuple((str(reason), text) for reason, text in refusal.reasons))
             self._refuse(place, str(refusal.reason), refusal.text)
         except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
-            log.warning("study refused", reason="no_data", why=self._told(fault))
-            self._refuse(place, "no_data", "this silo has no data for the study")
+            log.warning("study refused", reason=WAITS, why=self._told(fault))
+            self._judged(place, ((WAITS, self._told(fault)),))
+            self._refuse(place, WAITS, "this silo has no data for the study")
         except (CallRefused, AskedToStop, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
             log.warning("study refused", reason=_name(fault), why=self._told(fault))
+            self._judged(place, ((_name(fault), self._told(fault)),))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
+            self._judged(place, ())
             member = running.session.member
             self._client.answer(Answer(place, self._session, member=member, model=running.standing.digest))
 
@@ -294,6 +303,13 @@ class Agent:
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=sentence(explanation)))
 
+    def _judged(self, place: Place, said: Said) -> None:
+        """Note for people what this silo has against a study. A full disk keeps no answer back."""
+        try:
+            self._asking.judged(place.study, said)
+        except OSError as fault:
+            log.warning("what was decided about a study is not kept", study=place.study[:12], why=explained(fault))
+
     @contextmanager
     def _counting(self) -> Iterator[None]:
         """Count refusals by reason, as the gate counts those of the policy."""
@@ -308,14 +324,14 @@ class Agent:
         if self._state.is_over(digest):
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
-        canonical = self._state.canonical(digest)
-        begun = canonical is not None
+        canonical, author, begun = self._state.canonical(digest), None, True
         if canonical is None:
-            canonical = self._client.study(digest)
+            text = self._client.study(digest)
+            canonical, author, begun = text.canonical, text.author, False
             self._cosigning.remember()
         study = parse_study(canonical, digest)
         if not begun:
-            self._keep_offered(study)
+            self._asking.keep(study, author)
         # Now, because the gate plans the rounds before it decides, and a plan of unbounded constants takes long.
         require_bounds(study)
         return study
@@ -325,6 +341,7 @@ class Agent:
         digest, begun = study.digest, self._begun(study)
         self._require_data(study)
         learner = self._learners(study)
+        self._asking.begin(study)
         self._state.add_study(digest, study.canonical())
         if begun is not None:
             self._carry_over(study)

@@ -19,6 +19,7 @@ from crypto.pki.certificates import Credential
 from crypto.pki.joining.renewal import Renewal, Times, link_for
 from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
+from policies.errors import LedgerError
 from policies.refusals import Refused
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig
@@ -32,15 +33,17 @@ from silo_agent.learning.noise.draws import KeyedDraws
 from silo_agent.learning.personal.process import Job, wanted_round
 from silo_agent.learning.personal.starter import PersonalStarter
 from silo_agent.metrics import AgentMetrics
+from silo_agent.oversight.asking import Asking
+from silo_agent.oversight.decisions import Decisions
 from silo_agent.oversight.stamping import Stamping
+from silo_agent.oversight.telling import Telling
 from silo_agent.protocol.client import AskedToStop, Client, Heartbeat
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
 from silo_agent.protocol.session import Session, session_name
-from silo_agent.storage import offered
-from silo_agent.storage.approvals import approvals, no_data, require_approved, source_of, upgrade_of
+from silo_agent.storage.approvals import no_data, require_approved, source_of, upgrade_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.keyed.secret import draws_key
@@ -74,8 +77,10 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         state.files.ledger,
         state,
         metrics,
-        require_approved=lambda study, policy: require_approved(config, study, policy),
+        require_approved=lambda study, policy: _require_decided(config, decisions, study, policy),
     )
+    decisions = Decisions(gate.ledger, state.files, credential, secret)
+    told = Telling(state.files, config.notify, credential.identity.name)
     stop = _until_told()
     http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
@@ -103,7 +108,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     def job(study: Study) -> Job:
         return Job(
             str(state.study_folder(study.digest)),
-            DataSet.of(gate.policy, _source(config, study, state, gate.policy)),
+            DataSet.of(gate.policy, _source(config, study, state, decisions, gate.policy)),
             config.device,
             config.threads,
             row_key(state.files.study(study.digest), credential, entropy),
@@ -121,8 +126,9 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             study, credential, entropy, state.study_folder(study), begun=state.attempt(study) is not None
         ),
         personal=apart.want,
-        require_data=lambda study: _source(config, study, state, gate.policy),
-        keep_offered=lambda study: _keep_offered(state, study),
+        require_data=lambda study: _source(config, study, state, decisions, gate.policy),
+        asking=Asking(state, credential.trust, told.look),
+        decided=lambda: _note(decisions, gate.policy),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -233,20 +239,29 @@ def _upgrade(config: AgentConfig, state: State) -> None:
         )
 
 
-def _keep_offered(state: State, study: Study) -> None:
-    """Keep the text of an offered study for people to read, whatever becomes of the study."""
+def _note(decisions: Decisions, policy: Policy) -> None:
+    """Write what people decided into the ledger. Until that can be done, no new decision counts."""
     try:
-        approved = approvals(state.files).approved
-    except StateError as fault:
-        log.error("no study begins", why=str(fault))  # noqa: TRY400  # the sentence says it all
-        approved = frozenset()
-    begun = [digest for digest, *_ in state.studies()]
-    offered.keep(state.files, study, datetime.now(UTC), approved=approved, begun=begun)
+        decisions.note(policy)
+    except (StateError, LedgerError) as fault:
+        log.error("decisions about studies are not in the ledger yet", why=str(fault))  # noqa: TRY400  # as above
 
 
-def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:
+def _require_decided(config: AgentConfig, decisions: Decisions, study: Study, policy: Policy) -> None:
+    """Raise `Refused` unless people, or the policy's rule, let the study use data now."""
+    require_approved(config, study, policy)
+    decisions.require(study, policy)
+
+
+def _source(config: AgentConfig, study: Study, state: State, decisions: Decisions, policy: Policy) -> Source:
     """Where a study's records are. Raises `UnknownDataError` also if they are not there and were not kept."""
     source = _named(config, study, policy)
+    try:
+        fault = decisions.fault(study, policy)
+    except StateError as error:
+        raise UnknownDataError(str(error)) from None
+    if fault:
+        raise UnknownDataError(fault)
     kept = study.data.image is None and state.files.study(study.digest).rows.exists()
     gone = None if kept else is_missing(source)
     if gone is not None:

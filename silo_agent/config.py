@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from policies import file_kinds
 from policies.documents.document import Closed, DocumentError, read_document
@@ -99,6 +99,32 @@ _MADE_BY: Final = {
 """What to do about a file that a field names and that is not there."""
 
 
+class MailNotice(Closed):
+    """A mail to the officer, by the hospital's own mail server."""
+
+    server: str
+    to: Annotated[tuple[str, ...], Field(min_length=1, max_length=16)]
+    sender: str
+    port: Annotated[int, Field(ge=1, le=65535)] = 25
+    tls: bool = False
+    """Whether the connection is encrypted (STARTTLS)."""
+
+
+class Notify(Closed):
+    """How the officer is told that a study waits for a person. Public facts alone are told (oversight/telling.py)."""
+
+    command: tuple[str, ...] = ()
+    """A command with its arguments, which gets the text on its standard input. No shell reads it."""
+    mail: MailNotice | None = None
+
+    @model_validator(mode="after")
+    def _somehow(self) -> Self:
+        if not self.command and self.mail is None:
+            msg = "name a command, mail, or both; or leave notify out"
+            raise ValueError(msg)
+        return self
+
+
 class AgentConfig(Closed):
     """Configuration of one agent, which serves one data set."""
 
@@ -127,6 +153,8 @@ class AgentConfig(Closed):
     """The hospital's proxy, such as http://proxy.example.org:3128, if the coordinator is only reached through one."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    notify: Notify | None = None
+    """How the officer is told that a study waits; absent, nobody is told."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
     """CPU threads for training. If absent, the library chooses."""

@@ -65,6 +65,7 @@ from silo_agent.oversight.approval import start_under
 from silo_agent.oversight.signing import binding, held_by, verifier
 from silo_agent.reply_timing import padded
 from silo_agent.storage.errors import ShortageError
+from silo_agent.storage.offered import revisions_of
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -193,6 +194,7 @@ class Gate:
         owed = self._owed(study, place)
         others = {attempt for _, attempt in self.ledger.charged(place.study, place.round)} - {place.attempt}
         spent, spoilt = self._spent_before(study, place), self._state.promises.spoilt(place)
+        revisions = revisions_of(self._state.files, study, self._state.names())
         try:
             decide(
                 self.policy,
@@ -204,7 +206,7 @@ class Gate:
                 attempt=place.attempt,
                 charged_attempts=len(others) if owed else 0,
                 renewed=sum(attempt <= spoilt for attempt in others) if owed else 0,
-                study_spent=[cost for name, cost in spent if name == place.study],
+                study_spent=[cost for name, cost in spent if name in revisions],
                 today=_today(),
                 ledger_day=self.ledger.day,
             )

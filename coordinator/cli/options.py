@@ -14,6 +14,7 @@ from coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:
     from coordinator.operating import Operator
+    from crypto.pki.authorship import Detached
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -21,6 +22,10 @@ ReasonOption = Annotated[
     str, typer.Option(help="Why, for the audit log. Needed for a study that is not your own, by your certificate.")
 ]
 DEFAULT = Path("operator.yaml")
+
+
+class AmbiguousSignatureError(CoordinatorError):
+    """Several authors' signatures lie beside one study. Nothing was handed in."""
 
 
 class UnconfirmedError(CoordinatorError):
@@ -49,3 +54,22 @@ def confirm(question: str, *, yes: bool) -> None:
     if not typer.confirm(question, err=True):
         msg = "nothing was done"
         raise UnconfirmedError(msg)
+
+
+def signature_file(study: Path, author: str) -> Path:
+    """Return where an author's signature lies, beside the study."""
+    return study.with_name(f"{study.name}.{author}.sig")
+
+
+def signature_beside(study: Path) -> Detached | None:
+    """Return the author's signature that lies beside a study; None if none does.
+
+    Raises `AmbiguousSignatureError` if several do: a study has one author. `SignatureRefused`, OSError.
+    """
+    from crypto.pki.authorship import Detached
+
+    found = sorted(study.parent.glob(f"{study.name}.*.sig"))
+    if len(found) > 1:
+        msg = f"a study has one author, and beside {study} lie {', '.join(one.name for one in found)}; leave one there"
+        raise AmbiguousSignatureError(msg)
+    return Detached.read(found[0]) if found else None

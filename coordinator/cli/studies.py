@@ -13,10 +13,21 @@ import typer
 from rich.table import Table
 
 from common.figure_words import told
-from coordinator.cli.options import DEFAULT, JsonOption, OperatorOption, ReasonOption, confirm, connected, console
+from coordinator.cli.options import (
+    DEFAULT,
+    JsonOption,
+    OperatorOption,
+    ReasonOption,
+    confirm,
+    connected,
+    console,
+    signature_beside,
+    signature_file,
+)
 from policies.documents.study import load_study
 
 if TYPE_CHECKING:
+    from crypto.pki.authorship import Detached
     from protos.messages import StudyResults
     from protos.status import MemberStatus, StudyStatus
 
@@ -27,9 +38,36 @@ _SILENT: Final = timedelta(minutes=1)
 
 
 @study_app.command()
+def sign(
+    study: Path,
+    key: Annotated[Path, typer.Option(help="Private key of an author's certificate, from `enrol --role author`.")],
+    certificate: Annotated[Path | None, typer.Option(help="By default certificate.pem beside the key.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="By default authority.pem beside the key.")] = None,
+) -> None:
+    """Sign a study as its author, after reading it, in a file beside it. It is over the study's content and purpose."""
+    from common.durable import write_whole
+    from crypto.pki.authorship import sign_study
+    from crypto.pki.certificates import Credential
+
+    home, text = key.parent, load_study(study)
+    credential = Credential.load(certificate or home / "certificate.pem", key, authority or home / "authority.pem")
+    target = signature_file(study, credential.identity.name)
+    write_whole(target, sign_study(credential, text.digest, text.purpose).text.encode())
+    typer.echo(f"{target}: {credential.identity} signed study {text.digest}")
+
+
+@study_app.command()
 def create(study: Path, operator: OperatorOption = DEFAULT) -> None:
-    """Hand in a study file and print its digest."""
-    typer.echo(connected(operator).create(load_study(study).canonical()))
+    """Hand in a study file and print its digest. An author signs it by that; an operator hands in a signed one."""
+    from crypto.pki.authorship import sign_study
+    from crypto.pki.identity import Role
+
+    text, client = load_study(study), connected(operator)
+    if client.credential.identity.role is Role.AUTHOR:
+        signed: Detached | None = sign_study(client.credential, text.digest, text.purpose)
+    else:
+        signed = signature_beside(study)
+    typer.echo(client.create(text.canonical(), signed))
 
 
 @study_app.command()

@@ -20,6 +20,7 @@ from coordinator.core.quotas import QuotaError, QuotaLimits, Usage, require_calm
 from coordinator.core.rights import AUDITORS, Action, Deed, RightsError, may_see, require_right, require_role
 from coordinator.core.study import Outcome, Progress, Script, StudyStateError
 from coordinator.engine import Engine, UnknownStudyError
+from coordinator.people.authors import RequireAuthor, UnsignedError
 from coordinator.storage.audit_log import DONE, REFUSED, stamp
 from coordinator.storage.store import Store, StudyExistsError
 from coordinator.sums.room import LittleRoomError, most_bytes
@@ -28,7 +29,7 @@ from policies.documents.study import Study, read_stored
 from policies.refusals import Refused
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import MAX_NAME, sentence
-from protos.messages import StudyResults
+from protos.messages import AuthorSignature, StudyResults
 from protos.status import StudyStatus
 
 log = structlog.get_logger()
@@ -40,6 +41,7 @@ _REFUSALS: Final = (
     StudyStateError,
     StudyExistsError,
     UnknownStudyError,
+    UnsignedError,
     LittleRoomError,
     Refused,
     ValueError,
@@ -58,8 +60,16 @@ class _About:
 class Desk:
     """All that people may ask of one coordinator."""
 
-    def __init__(self, engine: Engine, store: Store, limits: QuotaLimits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        limits: QuotaLimits,
+        require_author: RequireAuthor,
+        clock: Callable[[], float],
+    ) -> None:
         """`clock` gives seconds since the epoch."""
+        self._require_author = require_author
         self._engine, self._audit, self._limits, self._clock = engine, store.audit, limits, clock
         self._owners = store.owners()
         self._sizes: dict[str, int] = {}
@@ -67,19 +77,20 @@ class Desk:
         """Held from the look at a quota until what it allows is stored."""
 
     # --- actions ----------------------------------------------------------------------------------------------------
-    def create(self, canonical: bytes, deed: Deed) -> str:
-        """Store a study, which belongs to this person from then on, and return its digest.
+    def create(self, canonical: bytes, deed: Deed, signed: AuthorSignature | None = None) -> str:
+        """Store a study that an author has `signed`. It belongs to this person from then on. Returns its digest.
 
-        Raises ValueError if it is no study, `RightsError`, `QuotaError`, `Refused`, `StudyExistsError`, and
-        `LittleRoomError` if a round does not fit.
+        Raises ValueError if it is no study, `RightsError`, `UnsignedError`, `QuotaError`, `Refused`,
+        `StudyExistsError`, and `LittleRoomError` if a round does not fit.
         """
         with self._noted(deed, "") as about, self._turn:
             require_role(deed)
             study = read_stored(canonical)
             about(_About(study.digest, study.name))
+            self._require_author(study, signed, deed.who)
             self._engine.require_bounds(study)  # first: nothing is planned of a study whose constants know no bound
             require_within(self._limits, self._usage(deed.who), most_bytes(study))
-            self._engine.create(study, self._entry(deed, _About(study.digest, study.name)))
+            self._engine.create(study, self._entry(deed, _About(study.digest, study.name)), signed)
             self._owners[study.digest] = deed.who.uri
         return study.digest
 

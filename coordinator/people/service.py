@@ -13,7 +13,7 @@ from coordinator.people.desk import Desk
 from coordinator.service import Caller, Refusals, mapped, mapped_stream
 from protos import codec
 from protos.bounds import sentence
-from protos.messages import require_name
+from protos.messages import AuthorSignature, require_name
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 
@@ -28,9 +28,10 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     def CreateStudy(
         self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
     ) -> operator_pb2.CreateStudyReply:
-        """Store a study, which belongs to the caller from then on."""
+        """Store a study that an author has signed. It belongs to the caller from then on."""
         deed = self._deed(context, Action.CREATE)
-        return operator_pb2.CreateStudyReply(study=self._desk.create(request.canonical, deed))
+        author = codec.from_wire(AuthorSignature, request.author) if request.HasField("author") else None
+        return operator_pb2.CreateStudyReply(study=self._desk.create(request.canonical, deed, author))
 
     @mapped
     def StartStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:

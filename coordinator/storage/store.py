@@ -53,6 +53,7 @@ from coordinator.storage.upgrading import upgraded
 from protos import changes, record
 from protos.audit import AuditEntry
 from protos.messages import (
+    AuthorSignature,
     Place,
     SignedPublication,
     Tensor,
@@ -92,6 +93,14 @@ _owners = Table(
     Column("owner", String(128), nullable=False),
 )
 """Who created each study, by the URI in the certificate. Studies of versions up to 0.6 have no row here."""
+_authors = Table(
+    "authors",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("certificate_pem", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+"""The signature of each study's author, as it was handed in. Studies of versions up to 0.6 have no row here."""
 _contents = Table(
     "contents",
     _metadata,
@@ -229,8 +238,10 @@ class Store:
         with self._transaction() as connection:
             connection.execute(delete(_room))
 
-    def create(self, canonical: bytes, progress: Progress, entry: AuditEntry) -> None:
-        """Store a new study, which belongs to who created it, with its entry in the audit log.
+    def create(
+        self, canonical: bytes, progress: Progress, entry: AuditEntry, author: AuthorSignature | None = None
+    ) -> None:
+        """Store a new study, which belongs to who created it, with its signature and its entry in the audit log.
 
         Raises `StudyExistsError`.
         """
@@ -246,6 +257,8 @@ class Store:
                 connection.execute(insert(_studies).values(row))
                 connection.execute(insert(_created).values(study=script.study))
                 connection.execute(insert(_owners).values(study=script.study, owner=entry.who))
+                if author is not None:
+                    connection.execute(insert(_authors).values(study=script.study, **asdict(author)))
                 audit_log.append(connection, entry)
         except IntegrityError:
             msg = f"a study named {script.name!r} exists already; give the new one another name"
@@ -307,6 +320,12 @@ class Store:
         for row in changed:
             found[row.study].append((row.number, row.change))
         return [_read_state(row.progress, found[row.study]) for row in rows]
+
+    def author(self, study: str) -> AuthorSignature | None:
+        """Return the signature of a study's author; None if a version up to 0.6 stored the study."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_authors).where(_authors.c.study == study)).first()
+        return None if row is None else AuthorSignature(bytes(row.certificate_pem), bytes(row.signature))
 
     def canonical(self, study: str) -> bytes | None:
         """Return a study's canonical JSON, or None if the study is unknown."""

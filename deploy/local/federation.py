@@ -24,7 +24,7 @@ from deploy.local.parties import (
     Enrolment,
     FederationPaths,
     configure_coordinator,
-    configure_operator,
+    configure_people,
     configure_silo,
 )
 from deploy.local.processes import Parties, log_tail, run
@@ -101,7 +101,7 @@ class Federation:
         """Start the coordinator and read its port from its log."""
         self._start(COORDINATOR, "fedward-coordinator", "serve", "-c", self.place.coordinator_file)
         self.port = int(self._await_log(COORDINATOR, "serving")["port"])
-        configure_operator(self.place, self.port)
+        configure_people(self.place, self.port)
 
     def configure(self) -> None:
         """Write every silo's configuration and policy, open its ledger, and let the study use the silo's data."""
@@ -121,7 +121,7 @@ class Federation:
         now = datetime.now(UTC)
         for silo in self.data:
             folder = StateFolder(self.place.state(silo))
-            approvals.approve(folder, self.study, self.study.name, now)
+            approvals.approve(folder, self.study, approvals.made(self.study, self.study.name, now))
             offered.keep(folder, self.study, now, approved={self.study.digest})
 
     def start_silo(self, name: str) -> None:
@@ -154,10 +154,10 @@ class Federation:
             client.close()
 
     def begin(self) -> None:
-        """Create and start the study with the operator's own commands."""
-        operator = ("-o", self.place.operator_file)
-        run("fedward-coordinator", "study", "create", self.study_file, *operator)
-        run("fedward-coordinator", "study", "start", self.study.digest, *operator)
+        """Create and start the study with its author's own commands."""
+        author = ("-o", self.place.author_file)
+        run("fedward-coordinator", "study", "create", self.study_file, *author)
+        run("fedward-coordinator", "study", "start", self.study.digest, *author)
 
     def check(self) -> None:
         """Raise `FederationError` if a process has failed. An agent that ends with code 0 has not failed."""

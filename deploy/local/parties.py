@@ -17,6 +17,8 @@ from deploy.local.processes import run
 
 COORDINATOR: Final = "coordinator"
 OPERATOR: Final = "operator"
+AUTHOR: Final = "author"
+"""Who writes the study, and signs it."""
 LOOPBACK: Final = "127.0.0.1"
 _CREDENTIAL: Final = {"certificate": "certificate.pem", "key": "key.pem", "authority": "authority.pem"}
 
@@ -42,6 +44,11 @@ class FederationPaths:
         return self.party(COORDINATOR) / "coordinator.yaml"
 
     @property
+    def author_file(self) -> Path:
+        """The configuration of the study's author."""
+        return self.party(AUTHOR) / "operator.yaml"
+
+    @property
     def operator_file(self) -> Path:
         """The operator's configuration."""
         return self.party(OPERATOR) / "operator.yaml"
@@ -64,7 +71,9 @@ class Enrolment:
     """The passphrase of the authority's key."""
 
     def enrol(self, data_sets: Mapping[str, str]) -> None:
-        """Make the authority, then enrol coordinator, operator and silos. `data_sets`: the data set of each silo.
+        """Make the authority, then enrol coordinator, operator, author and silos.
+
+        `data_sets`: the data set of each silo.
 
         Raises `FederationError` if a command fails.
         """
@@ -73,7 +82,8 @@ class Enrolment:
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             silos = [("silo", silo, ["--data-set", data_set]) for silo, data_set in data_sets.items()]
             hub = ("coordinator", COORDINATOR, ["--host", LOOPBACK])
-            list(pool.map(lambda party: self._enrol(*party), [hub, ("operator", OPERATOR, []), *silos]))
+            people: list[tuple[str, str, list[str]]] = [("operator", OPERATOR, []), ("author", AUTHOR, [])]
+            list(pool.map(lambda party: self._enrol(*party), [hub, *people, *silos]))
 
     def _enrol(self, role: str, name: str, claims: list[str]) -> None:
         folder = self.place.party(name)
@@ -97,9 +107,10 @@ def configure_coordinator(place: FederationPaths) -> None:
     write_yaml(place.coordinator_file, {**_CREDENTIAL, "port": 0, "metrics_port": 0, "data": "data"})
 
 
-def configure_operator(place: FederationPaths, port: int) -> None:
-    """Write `operator.yaml` for the coordinator at this port."""
-    write_yaml(place.operator_file, {**_CREDENTIAL, "coordinator": f"{LOOPBACK}:{port}"})
+def configure_people(place: FederationPaths, port: int) -> None:
+    """Write `operator.yaml` of operator and author, for the coordinator at this port."""
+    for file in (place.operator_file, place.author_file):
+        write_yaml(file, {**_CREDENTIAL, "coordinator": f"{LOOPBACK}:{port}"})
 
 
 def configure_silo(

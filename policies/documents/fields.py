@@ -36,6 +36,16 @@ class StudyFields(Closed):
             question="Name of the study (a-z, 0-9, hyphens)",
         ),
     ]
+    revision: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        About(
+            "which version of the study this is: one that was refused or is over is created again with a higher number",
+            comment="a study that was refused or is over is created again as the next revision",
+            change="the study is created again under its name; a policy's limits for a study count all revisions",
+            since="0.7",
+        ),
+    ] = 1
     purpose: Annotated[
         Purpose,
         About(

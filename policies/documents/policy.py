@@ -81,6 +81,33 @@ def _written_day(value: object) -> object:
 Day = Annotated[date, BeforeValidator(_written_day)]
 
 
+class DataRule(PolicyPart):
+    """Studies that get data without anybody being asked: by name, purpose and author, whose signature is verified."""
+
+    studies: Names
+    """Names of studies."""
+    author: Annotated[str, Field(pattern=f"^fedward://author/{names.PATTERN}$")]
+    """Who must have signed the study."""
+    purpose: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(printable)]
+    """What the study must state as its purpose, with `*` for any text."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words, as part of a sentence."""
+        purpose = "any purpose" if self.purpose == "*" else f"the purpose {self.purpose!r}"
+        return f"named {self.studies}, signed by {self.author}, with {purpose}"
+
+    def gives(self, study: str, purpose: str, author: str) -> bool:
+        """Whether a study of this name, purpose and author gets the data."""
+        return author == self.author and fnmatchcase(study, self.studies) and _fits(purpose, self.purpose)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Whether a text fits a pattern in which only `*` means something."""
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
+
+
 class DataSet(PolicyPart):
     """Whose budget it is. All fields are fixed once anything was charged: the ledger is bound to them."""
 
@@ -188,11 +215,11 @@ class Policy(PolicyPart):
     split: Split
     spelling: Spelling = Spelling()
     """How this hospital's file spells what studies ask for. Without it the file is read as studies say."""
-    approved_data: dict[Name, Annotated[tuple[Names, ...], Field(min_length=1, max_length=256)]] = Field(
+    approved_data: dict[Name, Annotated[tuple[DataRule, ...], Field(min_length=1, max_length=256)]] = Field(
         default_factory=dict, max_length=256
     )
-    """By the name of data in agent.yaml: names of studies (`*` for any text) that may use them without anybody being
-    asked, if agent.yaml names no data of their own and nobody approved others. Left out, no study may."""
+    """By the name of data in agent.yaml: studies that may use them without anybody being asked, if nobody decided about
+    them. Left out, no study may."""
     publish: Annotated[tuple[Metric, ...], Field(max_length=len(METRICS))]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     hand_over: bool = False
@@ -304,12 +331,12 @@ class Policy(PolicyPart):
                     del document[part][field]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
-    def data_for(self, study: str) -> tuple[str, ...]:
-        """The names of the data that a study of this name may use by `approved_data`, sorted."""
+    def data_for(self, study: str, purpose: str, author: str) -> tuple[str, ...]:
+        """The names of the data that a study may use by `approved_data`, sorted. `author`: a URI; empty if unknown."""
         return tuple(
             data
-            for data, names in sorted(self.approved_data.items())
-            if any(fnmatchcase(study, pattern) for pattern in names)
+            for data, rules in sorted(self.approved_data.items())
+            if any(rule.gives(study, purpose, author) for rule in rules)
         )
 
     @property

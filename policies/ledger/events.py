@@ -227,7 +227,7 @@ class Rebound:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A person's decision about a study. Reserved: this version reads it, and writes none.
+    """A person's decision about a study.
 
     Raises `CostError` for a malformed digest, an unknown verdict or a reason in words.
     """
@@ -236,9 +236,10 @@ class Approved:
     """Digest of the study, whole."""
     verdict: Verdict
     certificate: str
-    """SHA-256 of the certificate of the person who decided, DER, lowercase hex."""
+    """SHA-256 of the certificate of the person who decided, DER, lowercase hex; of the silo's own if nobody signed."""
     reason: str
-    """HMAC-SHA-256 of the reason under a key of the hospital's, lowercase hex. The words stay in the hospital."""
+    """HMAC-SHA-256 under a key of the hospital's, lowercase hex, of what the person said: reason, data and time. The
+    words stay in the hospital."""
 
     def __post_init__(self) -> None:
         _require_hex(("an approval's study", self.study), ("an approval's certificate", self.certificate))

@@ -41,6 +41,7 @@ from policies.errors import (
 from policies.ledger.chain import FIX, REBINDABLE, Entry, Genesis, begins, bound, fault_of, genesis_row, next_entry
 from policies.ledger.cosign import Checkpoint, checkpoint, covered, require_head
 from policies.ledger.events import (
+    Approved,
     Cleared,
     Debit,
     EntryRef,
@@ -95,6 +96,7 @@ class Ledger:
         self._policy: str | None = None
         self._fault: Entry | None = None
         self._begun = False
+        self._decisions: dict[str, Entry] = {}
         self._genesis, entries = store.read()
         for entry in entries:
             self._remember(entry)
@@ -282,6 +284,16 @@ class Ledger:
                 return self._fault
             return self._append(fault, self._stated)
 
+    def decision(self, study: str) -> Entry | None:
+        """Return the last decision of a person about a study, by its digest; None if there is none."""
+        return self._decisions.get(study)
+
+    def decide(self, approved: Approved) -> Entry:
+        """Record, durably, what a person decided about a study. Raises `LedgerWriteError`."""
+        with self._guard:
+            self._store.require_usable()
+            return self._append(approved, self._stated)
+
     def clear_fault(self, responsible: str) -> Entry | None:
         """Record, durably, who has looked into the faults. None if there is none. Raises `LedgerWriteError`."""
         with self._guard:
@@ -395,6 +407,8 @@ class Ledger:
         self._charged.update(dict.fromkeys(keys_of(entry.event), entry))
         if isinstance(entry.event, InForce):
             self._policy = entry.event.policy
+        if isinstance(entry.event, Approved):
+            self._decisions[entry.event.study] = entry
         if isinstance(entry.event, Fault | Cleared):
             self._fault = entry if isinstance(entry.event, Fault) else None
         self._spent = max(self._spent, entry.epsilon)

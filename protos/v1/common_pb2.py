@@ -24,19 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/common.proto\x12\nfedward.v1\"g\n\x06Member\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x0f\n\x07kem_key\x18\x05 \x01(\x0c\"6\n\x05Place\x12\r\n\x05study\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\"\x96\x01\n\x10\x41uditCosignature\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12\x0c\n\x04head\x18\x03 \x01(\x0c\x12\x15\n\rbroke_entries\x18\x04 \x01(\x04\x12\x12\n\nbroke_head\x18\x05 \x01(\x0c\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x06 \x01(\x0c\x12\x11\n\tsignature\x18\x07 \x01(\x0c*m\n\x06Tensor\x12\x16\n\x12TENSOR_UNSPECIFIED\x10\x00\x12\x11\n\rTENSOR_COUNTS\x10\x01\x12\x10\n\x0cTENSOR_HEADS\x10\x02\x12\x12\n\x0eTENSOR_ENCODER\x10\x03\x12\x12\n\x0eTENSOR_METRICS\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/common.proto\x12\nfedward.v1\"g\n\x06Member\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x0f\n\x07kem_key\x18\x05 \x01(\x0c\"6\n\x05Place\x12\r\n\x05study\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\"=\n\x0f\x41uthorSignature\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\x96\x01\n\x10\x41uditCosignature\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12\x0c\n\x04head\x18\x03 \x01(\x0c\x12\x15\n\rbroke_entries\x18\x04 \x01(\x04\x12\x12\n\nbroke_head\x18\x05 \x01(\x0c\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x06 \x01(\x0c\x12\x11\n\tsignature\x18\x07 \x01(\x0c*m\n\x06Tensor\x12\x16\n\x12TENSOR_UNSPECIFIED\x10\x00\x12\x11\n\rTENSOR_COUNTS\x10\x01\x12\x10\n\x0cTENSOR_HEADS\x10\x02\x12\x12\n\x0eTENSOR_ENCODER\x10\x03\x12\x12\n\x0eTENSOR_METRICS\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TENSOR']._serialized_start=352
-  _globals['_TENSOR']._serialized_end=461
+  _globals['_TENSOR']._serialized_start=415
+  _globals['_TENSOR']._serialized_end=524
   _globals['_MEMBER']._serialized_start=38
   _globals['_MEMBER']._serialized_end=141
   _globals['_PLACE']._serialized_start=143
   _globals['_PLACE']._serialized_end=197
-  _globals['_AUDITCOSIGNATURE']._serialized_start=200
-  _globals['_AUDITCOSIGNATURE']._serialized_end=350
+  _globals['_AUTHORSIGNATURE']._serialized_start=199
+  _globals['_AUTHORSIGNATURE']._serialized_end=260
+  _globals['_AUDITCOSIGNATURE']._serialized_start=263
+  _globals['_AUDITCOSIGNATURE']._serialized_end=413
 # @@protoc_insertion_point(module_scope)

@@ -42,6 +42,14 @@ class Place(_message.Message):
     attempt: int
     def __init__(self, study: _Optional[str] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
+class AuthorSignature(_message.Message):
+    __slots__ = ("certificate_pem", "signature")
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    signature: bytes
+    def __init__(self, certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
 class AuditCosignature(_message.Message):
     __slots__ = ("silo", "entries", "head", "broke_entries", "broke_head", "certificate_pem", "signature")
     SILO_FIELD_NUMBER: _ClassVar[int]

@@ -8,10 +8,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateStudyRequest(_message.Message):
-    __slots__ = ("canonical",)
+    __slots__ = ("canonical", "author")
     CANONICAL_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
     canonical: bytes
-    def __init__(self, canonical: _Optional[bytes] = ...) -> None: ...
+    author: _common_pb2.AuthorSignature
+    def __init__(self, canonical: _Optional[bytes] = ..., author: _Optional[_Union[_common_pb2.AuthorSignature, _Mapping]] = ...) -> None: ...
 
 class CreateStudyReply(_message.Message):
     __slots__ = ("study",)

@@ -84,10 +84,12 @@ class GetStudyRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ...) -> None: ...
 
 class GetStudyReply(_message.Message):
-    __slots__ = ("canonical",)
+    __slots__ = ("canonical", "author")
     CANONICAL_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
     canonical: bytes
-    def __init__(self, canonical: _Optional[bytes] = ...) -> None: ...
+    author: _common_pb2.AuthorSignature
+    def __init__(self, canonical: _Optional[bytes] = ..., author: _Optional[_Union[_common_pb2.AuthorSignature, _Mapping]] = ...) -> None: ...
 
 class PollRequest(_message.Message):
     __slots__ = ("session", "hold_seconds", "roster_sha256")

@@ -38,6 +38,7 @@ from silo_agent.cli.policy import ATTENTION, listed
 from silo_agent.cli.policy import refused as policy_refuses
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.offered import begun_names, revisions_of
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Hospital
     """Return what the hospital's ledger states now and would state after the study.
 
     The plan counts one draw of every tensor of every round. Charges of this study for these draws are not counted
-    twice. Its other charges, for repeated attempts, are added.
+    twice. Its other charges, for repeated attempts, are added; those of its other revisions count for its limits.
     """
     from crypto.pki.certificates import require_data_set
     from crypto.pki.reading import parse_certificate, subject_of
@@ -194,11 +195,15 @@ def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Hospital
     others: list[Cost] = []
     repeated: list[Cost] = []
     planned: set[tuple[str, int]] = set()
+    revised: list[Cost] = []
+    folder = StateFolder(settings.state)
+    revisions = revisions_of(folder, study, begun_names(folder)) - {study.digest}
     for entry in entries:
         event = entry.event
         spent += costs_of(event)
         if not (isinstance(event, Debit) and event.study == study.digest):
             others += costs_of(event)
+            revised += costs_of(event) if isinstance(event, Debit) and event.study in revisions else ()
             continue
         draws = {(tensor, event.round): cost for tensor, cost in event.costs.items()}
         repeated += [cost for draw, cost in draws.items() if draw in planned]
@@ -217,7 +222,7 @@ def standing_of(settings: AgentConfig, policy: Policy, study: Study) -> Hospital
                 round=0,
                 attempt=1,
                 charged_attempts=0,
-                study_spent=more,
+                study_spent=[*revised, *more],
                 ledger_day=max((entry.day for entry in entries), default=None),
             )
         except Refused as refused:

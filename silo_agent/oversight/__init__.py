@@ -3,4 +3,16 @@
 The room works on files and the ledger. It reads no record and no model.
 """
 
-__all__ = ["approval", "audit", "ledger_tables", "rebinding", "recovery", "signing", "stamping", "statement_page"]
+__all__ = [
+    "approval",
+    "asking",
+    "audit",
+    "decisions",
+    "ledger_tables",
+    "rebinding",
+    "recovery",
+    "signing",
+    "stamping",
+    "statement_page",
+    "telling",
+]

@@ -14,13 +14,13 @@ alone: to replace a policy that is in force and names that operator, as policies
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from crypto.canonical import canonical
 from crypto.errors import CryptoError
+from crypto.pki.authorship import Detached
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role, role_of
 from policies.documents.document import DocumentError
@@ -37,7 +37,6 @@ from silo_agent.storage.folders import StateFolder
 NEEDED: Final = 2
 """Number of signatures that are needed, by different people."""
 _SIGN: Final = frozenset({Role.APPROVER, Role.OPERATOR})
-_MAX_SIGNATURE: Final = 1 << 16
 
 
 class ApprovalError(SiloError, PolicyError):
@@ -58,12 +57,8 @@ def sign_policy(policy: Policy, path: Path, credential: Credential) -> Path:
     if identity.role not in _SIGN:
         msg = f"{identity} may sign no policy; sign with a certificate of the role approver"
         raise ApprovalError(msg)
-    signature = {
-        "certificate": credential.certificate_pem.decode("ascii"),
-        "signature": credential.sign(approval_message(policy)).hex(),
-    }
     target = path.with_name(f"{path.name}.{identity.name}.sig")
-    write_whole(target, (json.dumps(signature, indent=1) + "\n").encode())
+    write_whole(target, Detached.made(credential, approval_message(policy)).text.encode())
     return target
 
 
@@ -72,11 +67,9 @@ def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
     faults: dict[str, str] = {}
     for file in sorted(path.parent.glob(f"{path.name}.*.sig")):
         try:
-            with file.open("rb") as opened:
-                content = json.loads(opened.read(_MAX_SIGNATURE))
-            certificate, signature = content["certificate"].encode(), bytes.fromhex(content["signature"])
-            faults[trust.verify(certificate, approval_message(policy), signature, role=_SIGN).uri] = ""
-        except (CryptoError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            given = Detached.read(file)
+            faults[trust.verify(given.certificate, approval_message(policy), given.signature, role=_SIGN).uri] = ""
+        except (CryptoError, OSError) as error:
             faults[file.name] = str(error) if isinstance(error, CryptoError) else "cannot be read; sign again"
     return faults
 

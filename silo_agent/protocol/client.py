@@ -36,6 +36,7 @@ from protos.messages import (
     MessageError,
     Part,
     Place,
+    StudyText,
     Tensor,
     UploadHeader,
     Work,
@@ -233,10 +234,11 @@ class Client:
         reply: silo_pb2.JoinReply = self._patiently(lambda: self._calls.Join(request, timeout=CALL_SECONDS))
         return reply
 
-    def study(self, digest: str) -> bytes:
-        """A study's canonical JSON. The caller checks that its digest is `digest`."""
+    def study(self, digest: str) -> StudyText:
+        """A study's text with its author's signature. The caller checks both."""
         request = silo_pb2.GetStudyRequest(study=digest)
-        return bytes(self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS)).canonical)
+        reply = self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS))
+        return codec.from_wire(StudyText, reply)
 
     def poll(self) -> Work:
         """Wait for work; raises `AskedToStop` soon after the agent is asked to stop."""

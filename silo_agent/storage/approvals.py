@@ -1,10 +1,12 @@
-"""Which of the hospital's data a study may use, as people approved it while the agent runs.
+"""What people of the hospital decided about studies while the agent runs: which data a study may use, or none.
 
 Guarantees: an approval names one study by its whole digest, and only a study whose text is kept here can be approved
 (`offered`, `state`), so nobody approves what does not exist yet. `agent.yaml` names data and no study: a study whose
-name is that of data gets nothing by it. An approval and its withdrawal are on the disk before the command returns; the
-agent reads them at each offer and before each charge. Whoever takes an approval back stops a study that the policy's
-rule (`approved_data`) would give data, too. A list that is gone is never taken for an empty one.
+name is that of data gets nothing by it. A decision is on the disk before the command returns; the agent reads it at
+each offer and before each charge, and writes it into the ledger first (`oversight.decisions`), which says what counts.
+Whoever takes an approval back or declines a study stops one that the policy's rule (`approved_data`) would give data,
+too. A list that is gone is never taken for an empty one. Reasons stay in this file; the ledger has a keyed hash of
+each.
 
 Version 0.6 approved by names and beginnings of digests, and by entries of `agent.yaml`. `upgrade` binds them to the
 studies that have begun under them. The others are kept as `unbound`, for people to read, and give nothing.
@@ -15,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,20 +25,26 @@ from typing import TYPE_CHECKING, Any, Final
 from common.digests import is_sha256
 from common.durable import write_whole
 from common.file_lock import one_at_a_time
+from crypto.canonical import canonical
+from crypto.pki.authorship import Detached
+from crypto.pki.certificates import Credential
 from policies.documents.policy import Policy
 from policies.documents.study import Study
+from policies.ledger.events import Verdict
 from policies.refusals import Reason, Refused
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.offered import author_uri
 
 if TYPE_CHECKING:
     from silo_agent.storage.state import State
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SHORTEST: Final = 12
 """Digits of a digest in a message; in version 0.6 so many named a study."""
 _DIGEST: Final = re.compile(rf"[0-9a-f]{{{_SHORTEST},}}")
+_MOST_SIGNED: Final = 1 << 17
 NOT_APPROVED: Final = "this silo's hospital has not approved the study, or has taken its approval back"
 """All that anybody outside hears of it."""
 
@@ -48,9 +56,26 @@ class Approval:
     study: str
     """The study's name, for people."""
     data: str | None
-    """The name of the data that it may use; None if the approval was taken back."""
+    """The name of the data that it may use; None if the study was declined, or its approval taken back."""
     at: str
     """When, in ISO 8601, UTC."""
+    reason: str = ""
+    """Why, in the person's words."""
+    declined: bool = False
+    """Whether the study was declined, and no approval taken back."""
+    signed: Detached | None = None
+    """The signature of who approved it, over `message`; None if nobody signed."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The decision's name in the ledger."""
+        if self.data is not None:
+            return "approved"
+        return "refused" if self.declined else "withdrawn"
+
+    def message(self, digest: str) -> bytes:
+        """Return the bytes that an approver signs. `digest`: of the study."""
+        return canonical("study approval", digest, self.verdict, self.data or "", self.at, self.reason)
 
 
 @dataclass(frozen=True)
@@ -96,27 +121,63 @@ def approvals(folder: StateFolder) -> Approvals:
         raise StateError(msg) from None
 
 
-def approve(folder: StateFolder, study: Study, data: str, now: datetime) -> None:
-    """Let one study use the data of that name, from its next offer on. Raises `StateError`, OSError.
+def made(study: Study, data: str, now: datetime, reason: str = "") -> Approval:
+    """Return an approval that nobody has signed yet."""
+    return replace(_now(study.name, data, now), reason=reason)
+
+
+def signed_text(study: Study, given: Approval, credential: Credential) -> str:
+    """Return what a file holds with which an approver hands in a decision."""
+    signed = replace(given, signed=Detached.made(credential, given.message(study.digest)))
+    return json.dumps({"digest": study.digest, **_document(signed)}, indent=1) + "\n"
+
+
+def read_signed(path: Path, study: Study) -> Approval:
+    """Read such a file. Raises `StateError` if it holds no signed approval of this study, OSError."""
+    try:
+        with path.open("rb") as opened:
+            found = json.loads(opened.read(_MOST_SIGNED))
+        digest, given = found["digest"], _approval(found, _VERSION)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        digest, given = "", None
+    if given is None or given.data is None or given.signed is None:
+        msg = f"{path}: this is no signed approval; write one with: fedward-silo study sign"
+        raise StateError(msg)
+    if digest != study.digest:
+        msg = f"{path}: it approves {given.study} {digest[:_SHORTEST]}, not {study.name} {study.digest[:_SHORTEST]}"
+        raise StateError(msg)
+    return given
+
+
+def approve(folder: StateFolder, study: Study, given: Approval) -> None:
+    """Let one study use data, from its next offer on. Raises `StateError`, OSError.
 
     The caller has taken the study from a text that this silo keeps.
     """
     with one_at_a_time(folder.approving):
         found = approvals(folder)
         unbound = {word: data for word, data in found.unbound.items() if not _meant(word, study.name, study.digest)}
-        _write(
-            folder, replace(found, bound={**found.bound, study.digest: _now(study.name, data, now)}, unbound=unbound)
-        )
+        _write(folder, replace(found, bound={**found.bound, study.digest: given}, unbound=unbound))
 
 
-def withdraw(folder: StateFolder, studies: Mapping[str, str], now: datetime, unbound: Iterable[str] = ()) -> None:
-    """Take the approvals of studies back, by digest with their names, and those `unbound` words of version 0.6.
+def withdraw(
+    folder: StateFolder,
+    studies: Mapping[str, str],
+    now: datetime,
+    unbound: Iterable[str] = (),
+    *,
+    reason: str = "",
+    declined: bool = False,
+) -> None:
+    """Decline studies, or take their approvals back, by digest with their names; also `unbound` words of version 0.6.
 
     The studies are charged nothing more, whatever the policy's rule says. Raises `StateError`, OSError.
     """
     with one_at_a_time(folder.approving):
         found = approvals(folder)
-        back = {digest: _now(name, None, now) for digest, name in studies.items()}
+        back = {
+            digest: replace(_now(name, None, now), reason=reason, declined=declined) for digest, name in studies.items()
+        }
         left = {word: data for word, data in found.unbound.items() if word not in set(unbound)}
         _write(folder, replace(found, bound={**found.bound, **back}, unbound=left))
 
@@ -154,27 +215,15 @@ def upgrade(folder: StateFolder, studies: Mapping[str, str], named: Iterable[str
                 bound[digest] = _now(name, data, now)
         used = {word for word in found.unbound for digest in bound if _meant(word, studies.get(digest, ""), digest)}
         left = {word: data for word, data in found.unbound.items() if word not in used}
-        made = Approvals(bound, left)
-        _write(folder, made)
+        listed = Approvals(bound, left)
+        _write(folder, listed)
         folder.waiting.unlink(missing_ok=True)
-        return made
-
-
-def begun(state: State) -> dict[str, str]:
-    """The studies that have begun here, by digest with their names; a name that cannot be read is empty."""
-    return {digest: _name_in(state.canonical(digest)) for digest, *_ in state.studies()}
-
-
-def _name_in(canonical: bytes | None) -> str:
-    try:
-        return "" if canonical is None else str(json.loads(canonical)["name"])
-    except (ValueError, TypeError, KeyError):
-        return ""
+        return listed
 
 
 def upgrade_of(config: AgentConfig, state: State, now: datetime) -> Approvals:
     """`upgrade` for this agent."""
-    return upgrade(state.files, begun(state), (*config.data, *config.databases), now)
+    return upgrade(state.files, state.names(), (*config.data, *config.databases), now)
 
 
 def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSource | None:
@@ -185,7 +234,7 @@ def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSo
     decided = approvals(StateFolder(config.state)).bound.get(study.digest)
     if decided is not None:
         return None if decided.data is None else config.source(decided.data)
-    by_rule = policy.data_for(study.name)
+    by_rule = policy.data_for(study.name, study.purpose, author_uri(StateFolder(config.state), study.digest))
     if len(by_rule) > 1:
         msg = (
             f"approved_data of the policy gives the study {study.name!r} several data ({', '.join(by_rule)}); say"
@@ -257,15 +306,39 @@ def _parsed(found: Any) -> Approvals:
         old = {str(word): _text(data) for word, data in found.items()}
         bound = {word: Approval("", data, "") for word, data in old.items() if is_sha256(word)}
         return Approvals(bound, {word: data for word, data in old.items() if word not in bound}, old=True)
-    if found["version"] != _VERSION:
+    if found["version"] not in (2, _VERSION):
         raise ValueError
     bound = {}
     for digest, one in found["approvals"].items():
         if not is_sha256(digest):
             raise ValueError
-        data = None if one["data"] is None else _text(one["data"])
-        bound[digest] = Approval(_text(one["study"]), data, _text(one["at"]))
+        bound[digest] = _approval(one, found["version"])
     return Approvals(bound, {str(word): _text(data) for word, data in found["unbound"].items()})
+
+
+def _approval(one: Mapping[str, Any], version: int) -> Approval:
+    """One decision of a list of this version. Raises as `_parsed`."""
+    data = None if one["data"] is None else _text(one["data"])
+    plain = Approval(_text(one["study"]), data, _text(one["at"]))
+    if version < _VERSION:
+        return plain
+    signature, certificate, declined = bytes.fromhex(one["signature"]), _text(one["certificate"]), one["declined"]
+    if not isinstance(declined, bool):
+        raise TypeError
+    signed = Detached(certificate.encode(), signature) if signature else None
+    return replace(plain, reason=_text(one["reason"]), declined=declined, signed=signed)
+
+
+def _document(one: Approval) -> dict[str, object]:
+    return {
+        "study": one.study,
+        "data": one.data,
+        "at": one.at,
+        "reason": one.reason,
+        "declined": one.declined,
+        "certificate": "" if one.signed is None else one.signed.certificate.decode("ascii"),
+        "signature": "" if one.signed is None else one.signed.signature.hex(),
+    }
 
 
 def _text(found: object) -> str:
@@ -274,10 +347,10 @@ def _text(found: object) -> str:
     return found
 
 
-def _write(folder: StateFolder, made: Approvals) -> None:
+def _write(folder: StateFolder, listed: Approvals) -> None:
     content = {
         "version": _VERSION,
-        "approvals": {digest: asdict(one) for digest, one in made.bound.items()},
-        "unbound": dict(made.unbound),
+        "approvals": {digest: _document(one) for digest, one in listed.bound.items()},
+        "unbound": dict(listed.unbound),
     }
     write_whole(folder.approvals, json.dumps(content, sort_keys=True, indent=1).encode())

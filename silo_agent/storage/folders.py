@@ -8,8 +8,9 @@
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
     audit-log.json                         how far this silo has followed the coordinator's audit log
-    approvals.json                         which data a study may use (`approvals`); beside it a lock
+    approvals.json                         what people decided about studies (`approvals`); beside it a lock
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
+    told.json                              which waiting studies the officer was told of (`oversight.telling`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
     witnessed/SILO.received                those before, each with when it came
@@ -42,11 +43,12 @@ _RESULTS: Final = "results.json"
 _CLASSES: Final = "classes.json"
 _PUBLICATION: Final = "publication.json"
 _TRAINING_LOG: Final = "training.jsonl"
+_AUTHOR: Final = "author.json"
 _MODEL: Final = re.compile(r"model-([0-9]+)\.(?:safetensors|digest)")
 _KEPT: Final = re.compile(r"kept-([0-9]+)\.f64")
 _STAYS: Final = re.compile(
     f"{_MODEL.pattern}|{re.escape(_COUNTS)}\\.sha256|"
-    + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
+    + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG, _AUTHOR))
 )
 
 _NEVER_BACKED_UP: Final = re.compile(
@@ -154,6 +156,16 @@ class StudyFolder:
     def publication(self) -> Path:
         """What this silo signs for the public."""
         return self.path / _PUBLICATION
+
+    @property
+    def author(self) -> Path:
+        """Who has signed the study."""
+        return self.path / _AUTHOR
+
+    @property
+    def verdict(self) -> Path:
+        """What this silo had against the study when it was asked last. It may say what is spent."""
+        return self.path / "verdict.json"
 
     @property
     def training_log(self) -> Path:
@@ -265,6 +277,11 @@ class StateFolder:
     def approving(self) -> Path:
         """Held by whoever approves a study or takes an approval back."""
         return self.path / "approvals.lock"
+
+    @property
+    def told(self) -> Path:
+        """Which waiting studies the officer was told of."""
+        return self.path / "told.json"
 
     @property
     def waiting(self) -> Path:

@@ -10,6 +10,7 @@ agent.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -195,6 +196,12 @@ class State:
                 select(tables.studies.c.study, tables.studies.c.committed, tables.studies.c.why)
             ).all()
         return [(row.study, row.committed, row.why) for row in rows]
+
+    def names(self) -> dict[str, str]:
+        """Return the names of all known studies by digest; a name that cannot be read is empty."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(tables.studies.c.study, tables.studies.c.canonical)).all()
+        return {row.study: _name_in(bytes(row.canonical)) for row in rows}
 
     def attempt(self, study: str) -> str | None:
         """Return the silo's stored place in a study (`journal`), or None if nothing is stored."""
@@ -403,6 +410,13 @@ def _as_keyed(digests: Digests, kind: Kind, plain: str, path: Path | None) -> st
         log.error("is not as it was stored, and is not used", path=str(path))
         return NEVER
     return digests.keyed(kind, plain) if plain else NEVER
+
+
+def _name_in(canonical: bytes) -> str:
+    try:
+        return str(json.loads(canonical)["name"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 def _replace(connection: Connection, ending: Ending) -> None:

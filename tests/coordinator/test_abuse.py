@@ -25,6 +25,7 @@ from protos.steps import Task
 from protos.v1 import operator_pb2, silo_pb2
 from support.cosigners import cosign, signed, stated, witness, witnessed
 from support.hub_process import ROOT, hub_file, running
+from support.people import create_request
 from support.silos import Caller, Scene, Silo, refused
 from support.studies import tiny_study
 
@@ -136,7 +137,7 @@ def test_a_long_explanation_with_markup_reaches_nobody(hub, authority, evil, ope
     names = tuple(f"{name}-{next(numbers)}" for name in ("far", "wide"))
     study = tiny_study(name="reviled", silos=(evil.name.removeprefix("silo-"), *names), min_silos=3)
     operator = Caller(hub.port, operator_folder)
-    operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()), timeout=60)
+    operator.operator.CreateStudy(create_request(authority, study), timeout=60)
     operator.operator.StartStudy(operator_pb2.StudyRequest(study=study.digest), timeout=60)
     place = codec.to_wire(Place(study.digest, 0, 1))
     silos = [Silo(hub.port, folder, study) for folder in (evil, *(authority.credential("silo", n) for n in names))]

@@ -201,7 +201,7 @@ def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_n
     assert f"breaks a bound of this one: {WHY[broken]}" in ended.why
     assert status_of(after, "tiny").state == ("created" if life is Life.CREATED else "running")
     assert {status.name for status in make_engine().statuses()} == {"older", "tiny"}
-    assert after.canonical(older.digest, "north") == older.canonical()
+    assert after.text(older.digest, "north").canonical == older.canonical()
     if life is not Life.CREATED:
         assert after.poll("north", "one").task in (Task.FINISH, Task.DECIDE)
 

@@ -15,6 +15,7 @@ from protos.messages import Confirm, Tensor
 from protos.steps import Note, Task
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.mutating import mutated
+from support.people import create_request
 from support.silos import Caller
 from support.studies import tiny_study
 
@@ -47,10 +48,10 @@ def requests_of(silo, place, content):
     }
 
 
-def operator_requests(study):
+def operator_requests(study, authority):
     one = operator_pb2.StudyRequest(study="nobody's")
     return {
-        "CreateStudy": operator_pb2.CreateStudyRequest(canonical=study.canonical()),
+        "CreateStudy": create_request(authority, study),
         "StartStudy": one,
         "AbortStudy": operator_pb2.AbortStudyRequest(study="nobody's", reason="no"),
         "PauseStudy": one,
@@ -88,7 +89,7 @@ def test_whatever_members_send_the_coordinator_goes_on(server, authority, make_s
     with capture_logs() as said:
         bombard(silo, SILOS, requests, number, random=random, ends=ends)
         bombard(operator, SILOS, requests, 1, random=random, ends=ends)
-        asked = operator_requests(tiny_study(name="hostile"))
+        asked = operator_requests(tiny_study(name="hostile"), authority)
         bombard(operator, OPERATORS, asked, number, random=random, ends=ends)
         bombard(silo, OPERATORS, asked, 1, random=random, ends=ends)
     operator.close()

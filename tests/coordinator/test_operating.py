@@ -9,7 +9,9 @@ import pytest
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from coordinator.operating import Operator
+from crypto.pki.authorship import sign_study
 from support.certificates import make_authority
+from support.people import author_in
 from support.studies import tiny_study
 
 
@@ -25,9 +27,13 @@ def client(server, operator_folder):
     made.close()
 
 
-def test_a_study_is_created_started_watched_and_stopped(client):
+def signed(authority, study):
+    return sign_study(author_in(authority), study.digest, study.purpose)
+
+
+def test_a_study_is_created_started_watched_and_stopped(client, authority):
     study = tiny_study(name="operated")
-    assert client.create(study.canonical()) == study.digest
+    assert client.create(study.canonical(), signed(authority, study)) == study.digest
     assert (client.status("operated").state, client.status("operated").rounds) == ("created", 3)
     client.start("operated")
     status = client.status(study.digest)
@@ -37,8 +43,9 @@ def test_a_study_is_created_started_watched_and_stopped(client):
     assert study.digest in {one.study for one in client.statuses()}
 
 
-def test_a_study_is_paused_and_resumed(client):
-    client.create(tiny_study(name="halted").canonical())
+def test_a_study_is_paused_and_resumed(client, authority):
+    study = tiny_study(name="halted")
+    client.create(study.canonical(), signed(authority, study))
     client.start("halted")
     client.pause("halted")
     assert (client.status("halted").state, client.status("halted").why) == ("paused", "paused by operator ops")
@@ -65,7 +72,7 @@ def test_a_refusal_is_the_coordinators_sentence_without_a_code(client):
     with pytest.raises(
         OperatorError, match=r"^this is no study: field version: this field is missing; .*; and 8 more$"
     ):
-        client.create(b"{}")
+        client.create(b"{}", None)
 
 
 def test_an_operator_hears_of_a_certificate_that_ends_soon(tmp_path):

@@ -52,6 +52,7 @@ from support.certificates import make_authority
 from support.contents import listed
 from support.cosigners import cosign, latest, signed, stated, witness, witnessed
 from support.moving_clock import LIMIT
+from support.people import create_request
 from support.silos import Silo, content_size, refused, summed
 from support.studies import tiny_document, tiny_study
 
@@ -1284,10 +1285,10 @@ def test_a_study_is_found_by_name_digest_or_the_beginning_of_one(scene, operator
     assert scene.study.digest in {status.study for status in listed}
 
 
-def test_a_study_is_created_once(scene, operator):
-    for canonical in (scene.study.canonical(), tiny_study(name=scene.study.name).canonical()):
+def test_a_study_is_created_once(scene, operator, authority):
+    for study in (scene.study, tiny_study(name=scene.study.name)):
         with refused(Code.ALREADY_EXISTS, f"named '{scene.study.name}' exists already; give the new one another name"):
-            operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=canonical))
+            operator.operator.CreateStudy(create_request(authority, study))
     for canonical in (b"", b"{}", b"\xff", b'{"version": 1}'):
         with refused(Code.INVALID_ARGUMENT, ""):
             operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=canonical))
@@ -1315,7 +1316,7 @@ def test_an_unforeseen_fault_tells_the_peer_nothing(scene, server, monkeypatch):
     def fail(*_):
         raise RuntimeError("/secret/path")  # noqa: EM101
 
-    monkeypatch.setattr(server.engine, "canonical", fail)
+    monkeypatch.setattr(server.engine, "text", fail)
     with refused(Code.INTERNAL, "^the coordinator failed; its log says why$"):
         first(scene).silo.GetStudy(silo_pb2.GetStudyRequest(study=scene.study.digest))
 
@@ -1325,7 +1326,7 @@ def test_a_silo_named_like_the_sum_is_counted_like_any_other(server, authority, 
     assert not SUM_FILE.isalnum()
     names = ("sum", *list(scene.silos)[:1])
     study = tiny_study(name="with-sum", silos=names, min_silos=2, privacy={"colluders": 0})
-    operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    operator.operator.CreateStudy(create_request(authority, study))
     operator.operator.StartStudy(operator_pb2.StudyRequest(study=study.digest))
     silos = [
         Silo(server.port, authority.credential("silo", "sum"), study),

@@ -35,6 +35,7 @@ from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.client import AskedToStop, Client
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from silo_agent.protocol.session import Session
+from support.agents import Believing
 from support.memory import WINDOW, encodings, search, search_files, search_memory
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
@@ -122,6 +123,7 @@ class Silos:
                 study, credential, SystemEntropy(), state.study_folder(study), begun=False
             ),
             personal=lambda *_: None,
+            asking=Believing(),
             entropy=SystemEntropy(),
             session=session,
         )

@@ -360,7 +360,7 @@ def test_from_version_4_on_the_policy_says_it_and_any_study_is_taken(policy, stu
 
 
 def test_every_reason_of_a_decision_is_tested():
-    at_the_gate = {Reason.POLICY_CHANGED, Reason.FAULT, Reason.NOT_APPROVED}
+    at_the_gate = {Reason.POLICY_CHANGED, Reason.FAULT, Reason.NOT_APPROVED, Reason.UNSIGNED}
     continuing = {Reason.NO_MODEL, Reason.HAND_OVER}
     elsewhere = {*at_the_gate, *continuing, Reason.BOUNDS, Reason.FILE, *(wish.reason for wish in WISHES)}
     assert {row[0] for row in REFUSALS} | elsewhere == set(Reason)

@@ -82,6 +82,8 @@ SAMPLES = [
     chunks.ChunkList(1, b"h" * 32),
     audit.AuditEntry(1, "2026", "fedward://author/ada", "", "start", SHA, "tiny", "", "", "done", ""),
     audit.AuditTrail(2, bytes(64)),
+    messages.AuthorSignature(b"pem", b"s"),
+    messages.StudyText(b"{}", messages.AuthorSignature(b"pem", b"s")),
     audit.CosignedAudit("north", 1, bytes(32), 0, bytes(32), b"pem", b"s"),
 ]
 

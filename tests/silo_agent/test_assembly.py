@@ -29,7 +29,7 @@ from silo_agent.gate import Gate
 from silo_agent.learning.personal.process import Job
 from silo_agent.protocol.client import AskedToStop
 from silo_agent.protocol.ledgers.witnessing import Witness
-from silo_agent.storage.approvals import approvals, approve, withdraw
+from silo_agent.storage.approvals import approvals, approve, made, withdraw
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.offered import keep, offered
@@ -38,6 +38,7 @@ from silo_agent.storage.state import Ending, State
 from support.ledgers import NORTH
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import write_patients
+from support.people import author_in
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
 
@@ -60,14 +61,14 @@ def config(quick_path, homes):
     document = {"coordinator": "localhost:1", "policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
     (quick_path / "state").mkdir()
     Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
-    approve(StateFolder(quick_path / "state"), tiny_study(), "tiny", NOW)
+    approve(StateFolder(quick_path / "state"), tiny_study(), made(tiny_study(), "tiny", NOW))
     return AgentConfig.load(write_yaml(quick_path / "agent.yaml", {**document, **credential}))
 
 
 @pytest.fixture
-def coordinator(monkeypatch):
+def coordinator(monkeypatch, authority):
     """The agent under test talks to this instead of the network; each script entry is one piece of work."""
-    coordinator = LocalCoordinator(tiny_study())
+    coordinator = LocalCoordinator(tiny_study(), author=author_in(authority))
     client = coordinator.connect("north")
     client.heartbeat = client.close = lambda: None
     real = client.poll
@@ -103,7 +104,7 @@ def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator,
     coordinator.studies[other.digest] = other.canonical()
     both = config.model_copy(update={"data": {**config.data, "other": quick_path / "gone.csv"}})
     client = coordinator.clients["north"]
-    approve(StateFolder(config.state), other, "other", NOW)
+    approve(StateFolder(config.state), other, made(other, "other", NOW))
     client.work.extend([Work(Task.DECIDE, LocalCoordinator(other).place(0)), Work(Task.DECIDE, coordinator.place(0))])
     run_agent(both)
     refused, seated = client.answers
@@ -164,7 +165,7 @@ def test_a_study_begins_once_somebody_approves_its_text_and_never_by_its_name(co
     run_agent(config)
     folder = StateFolder(config.state)
     assert [one.digest for one in offered(folder)] == [study.digest]
-    approve(folder, study, "tiny", NOW)
+    approve(folder, study, made(study, "tiny", NOW))
     client.work.append(Work(Task.DECIDE, place))
     run_agent(config)
     refused, seated = client.answers
@@ -191,7 +192,7 @@ def test_a_running_agent_sees_that_an_approval_was_taken_back(config, coordinato
         if len(client.answers) == 1:
             withdraw(folder, {place.study: "tiny"}, NOW)
         if len(client.answers) == 2:
-            approve(folder, tiny_study(), "tiny", NOW)
+            approve(folder, tiny_study(), made(tiny_study(), "tiny", datetime.now(UTC)))
         return poll()
 
     client.poll = later

@@ -30,7 +30,7 @@ from silo_agent.protocol.ledgers.witnessing import Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo
-from support.people import ops
+from support.people import ops, signature
 from support.studies import tiny_study
 from support.unjudged import BelievingWitness
 
@@ -159,7 +159,8 @@ def test_every_machine_signs_the_same_figures(opened, elsewhere):
 class Hub:
     """A real coordinator with agents that call it over TLS, each on a thread of its own."""
 
-    def __init__(self, study, server, enrolled, folder):
+    def __init__(self, study, server, authority, enrolled, folder):
+        self.authority = authority
         self.study, self.server, self.enrolled, self.folder = study, server, enrolled, folder
         self.agents, self.stop, self.errors, self.witnesses = {}, threading.Event(), [], []
         self.silos = {name: LocalSilo(folder / name, enrolled(name), self, min_silos=3) for name in study.silos}
@@ -172,7 +173,7 @@ class Hub:
 
     def run(self):
         """The whole study; returns how it stands then."""
-        self.server.desk.create(self.study.canonical(), ops("create"))
+        self.server.desk.create(self.study.canonical(), ops("create"), signature(self.authority, self.study))
         self.server.desk.act(self.study.digest, ops("start"))
         threads = [threading.Thread(target=self._run, args=(agent,)) for agent in self.agents.values()]
         for thread in (*self.witnesses, *threads):
@@ -213,7 +214,7 @@ def hub(authority, enrolled, quick_path):
     server = Server(CoordinatorConfig(port=0, metrics_port=0, data=quick_path / "hub", **files))
     server.start()
     heads = {"pooled_rounds": 2, "domain_rounds": 1}
-    made = Hub(tiny_study(silos=list(FIVE), min_silos=4, heads=heads), server, enrolled, quick_path)
+    made = Hub(tiny_study(silos=list(FIVE), min_silos=4, heads=heads), server, authority, enrolled, quick_path)
     yield made
     made.close()
     server.close()

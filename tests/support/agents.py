@@ -16,15 +16,34 @@ from crypto.pki.certificates import Credential
 from policies.documents.study import Study
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
-from protos.messages import Answer, Confirm, Part, Place, Tensor, UploadHeader, Work
+from protos.messages import (
+    Answer,
+    AuthorSignature,
+    Confirm,
+    Part,
+    Place,
+    StudyText,
+    Tensor,
+    UploadHeader,
+    Work,
+)
 from protos.steps import Note
 from silo_agent.agent import Agent
 from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.session import Session
+from silo_agent.storage.offered import Said
 from silo_agent.storage.state import State
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
 from support.states import keyed
+
+
+class Believing:
+    """Whose study it is, is not asked: what an agent has for that in tests that are about something else."""
+
+    def keep(self, study: Study, given: AuthorSignature | None) -> None: ...
+    def judged(self, digest: str, said: Said) -> None: ...
+    def begin(self, study: Study) -> None: ...
 
 
 class Hub(Protocol):
@@ -51,8 +70,8 @@ class Line:
     coordinator: Hub
     signer: Credential | None = None
 
-    def study(self, digest: str) -> bytes:
-        return self.coordinator.canonical(digest)
+    def study(self, digest: str) -> StudyText:
+        return StudyText(self.coordinator.canonical(digest))
 
     def answer(self, answer: Answer) -> None:
         self.coordinator.answer(answer, self.silo)
@@ -150,6 +169,7 @@ class AgentSilo:
             learners=self.make_learner,
             sessions=self.open_session,
             personal=self.personal,
+            asking=Believing(),  # type: ignore[arg-type]  # it stands where `oversight.asking` stands
             entropy=self.entropy,
             session=self.session,
         )

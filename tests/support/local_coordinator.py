@@ -6,9 +6,10 @@ own.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Literal, Protocol
 import structlog
 from structlog.testing import capture_logs
 
+from crypto.pki.authorship import sign_study
 from crypto.pki.certificates import Credential
 from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.dealt.slices import Cutting, Layout, letter_form
@@ -26,11 +28,13 @@ from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
     Answer,
+    AuthorSignature,
     Confirm,
     Member,
     Part,
     Place,
     Signature,
+    StudyText,
     Tensor,
     UploadHeader,
     Void,
@@ -75,9 +79,13 @@ class LocalClient(Line):
     def join(self, version: str) -> SimpleNamespace:
         return SimpleNamespace(coordinator_version=version)
 
-    def study(self, digest: str) -> bytes:
+    def study(self, digest: str) -> StudyText:
         self.calls.append("study")
-        return super().study(digest)
+        text, author = super().study(digest), self.coordinator.author
+        if author is None:
+            return text
+        made = sign_study(author, digest, json.loads(text.canonical)["purpose"])
+        return replace(text, author=AuthorSignature(made.certificate, made.signature))
 
     def poll(self) -> Work:
         return self.coordinator.poll(self.silo, "")
@@ -154,6 +162,8 @@ class LocalCoordinator:
     models: dict[int, str] = field(default_factory=dict)
     """Keyed digest of the model after each round."""
     logged: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    author: Credential | None = None
+    """Who signs all studies; None if nobody does."""
 
     def __post_init__(self) -> None:
         self.studies[self.study.digest] = self.study.canonical()

@@ -23,6 +23,7 @@ import yaml
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from coordinator.operating import Operator
+from crypto.pki.authorship import sign_study
 from policies.documents.document import parse_document
 from policies.documents.policy import Policy
 from policies.documents.study import Study
@@ -30,10 +31,10 @@ from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
 from protos.status import StudyStatus
 from silo_agent.learning.personal.process import wanted_round
-from silo_agent.storage.approvals import approve
+from silo_agent.storage.approvals import approve, made
 from silo_agent.storage.folders import StateFolder, StudyFolder
 from support import moving_clock, party_process
-from support.certificates import Authority, data_set_of
+from support.certificates import Authority, data_set_of, load
 from support.crash_points import Crash
 from support.party_process import Doom
 from support.small_cohort import policy_document, write_sites, write_yaml
@@ -170,7 +171,8 @@ class PartyFederation:
             if silo in self.apart:
                 (folder / party_process.APART).write_text(pickle.dumps(self.apart[silo]).hex())
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
-            approve(StateFolder(folder / "state"), self.study, self.study.name, datetime.now(UTC))
+            given = made(self.study, self.study.name, datetime.now(UTC))
+            approve(StateFolder(folder / "state"), self.study, given)
 
     def _files(self) -> Mapping[str, Path]:
         """Each silo's records, which are made here."""
@@ -188,7 +190,8 @@ class PartyFederation:
 
     def _begin_study(self) -> None:
         """The operator tries until the coordinator, which may die meanwhile, has done it."""
-        self._insist(lambda operator: operator.create(self.study.canonical()), "ALREADY_EXISTS")
+        signed = sign_study(load(self.root / "author"), self.study.digest, self.study.purpose)
+        self._insist(lambda operator: operator.create(self.study.canonical(), signed), "ALREADY_EXISTS")
         self._insist(lambda operator: operator.start(self.study.digest), "only a created study can be started")
 
     def _insist(self, call: Callable[[Operator], object], done: str) -> None:
@@ -272,7 +275,7 @@ class PartyFederation:
 
 def credentials_of(authority: Authority, study: Study) -> dict[str, Path]:
     """Everybody's certificate, once for many federations."""
-    parties = {HUB: "coordinator", "operator": "operator", **dict.fromkeys(study.silos, "silo")}
+    parties = {HUB: "coordinator", "operator": "operator", "author": "author", **dict.fromkeys(study.silos, "silo")}
     return {name: authority.credential(role, name) for name, role in parties.items()}
 
 

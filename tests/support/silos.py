@@ -47,6 +47,7 @@ from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 from support.certificates import Authority, load
 from support.contents import digest_of, listed, pieces
 from support.moving_clock import MovingClock
+from support.people import create_request
 
 SECONDS = 300.0
 PLAY_SECONDS = 120.0
@@ -344,7 +345,7 @@ class Scene:
         self.server, self.authority, self.study, self._operator = server, authority, study, operator
         self.folders = {name: authority.credential("silo", name) for name in study.silos}
         self.silos = {name: Silo(server.port, folder, study) for name, folder in self.folders.items()}
-        request = operator_pb2.CreateStudyRequest(canonical=study.canonical())
+        request = create_request(authority, study)
         operator.operator.CreateStudy(request, timeout=SECONDS)
 
     def start(self) -> None:

@@ -161,16 +161,15 @@ def _studies(old: Policy, new: Policy) -> Iterable[Difference]:
 
 
 def _approved_data(old: Policy, new: Policy) -> Iterable[Difference]:
-    """Compare which studies get data by a rule, pattern by pattern: a pattern more is looser."""
+    """Compare which studies get data by a rule, rule by rule: a rule more is looser."""
     before, after = (
-        {(data, names) for data, listed in policy.approved_data.items() for names in listed} for policy in (old, new)
+        {(data, rule.text) for data, rules in policy.approved_data.items() for rule in rules} for policy in (old, new)
     )
-    for data, names in sorted(after - before):
-        yield Difference(
-            "approved_data", Change.LOOSER, f"studies named {names} may now use {data} without being asked"
-        )
-    for data, names in sorted(before - after):
-        text = f"studies named {names} may no longer use {data} without being asked"
+    for data, named in sorted(after - before):
+        text = f"studies {named} may now use {data} without being asked"
+        yield Difference("approved_data", Change.LOOSER, text)
+    for data, named in sorted(before - after):
+        text = f"studies {named} may no longer use {data} without being asked"
         yield Difference("approved_data", Change.STRICTER, text)
 
 

@@ -199,7 +199,10 @@ def _studies(policy: Policy) -> str:
         text = "No study may run until its digest is added to the policy."
     else:
         text = f"Only these, by digest: {', '.join(policy.studies)}. Any change to a study gives it another digest."
-    rules = [f"those named {_listed(names, 'or')} get the data {data}" for data, names in policy.approved_data.items()]
+    rules = [
+        f"those {_listed([rule.text for rule in rules], 'or')} get the data {data}"
+        for data, rules in policy.approved_data.items()
+    ]
     if rules:
         text += f" Of the studies that may run, {_listed(rules)} without anybody being asked."
     return f"{text} A study without data waits until an engineer of the hospital gives it some."

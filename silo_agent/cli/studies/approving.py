@@ -1,13 +1,15 @@
-"""`fedward-silo study show`, `approve`, `approvals`, `withdraw-approval`: a hospital reads a study, then decides.
+"""`fedward-silo study show`, `sign`, `approve`, `decline`, `approvals`, `withdraw-approval`: people read and decide.
 
 Guarantees: an approval stores the whole digest of a text that this silo keeps, because the study was offered to it or
 because somebody at the hospital gives the file. Names and beginnings of digests only choose among these texts, and an
-ambiguous one is refused with the candidates. Nothing here reads records, charges or opens a key.
+ambiguous one is refused with the candidates. Nothing here reads records or charges; `sign` alone opens a key, of the
+person who signs. The running agent writes what was decided into the ledger (`oversight.decisions`).
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +20,7 @@ from common.digests import means
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, print_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from policies.accounting.planning import Prices
     from policies.documents.study import Study
@@ -34,6 +36,10 @@ Wanted = Annotated[
         metavar="NAME|DIGEST|FILE",
         help="A study that was offered or has begun here, or the file of one. At least twelve digits of the digest.",
     ),
+]
+_DATA = "Name of the data in agent.yaml, under data or databases."
+Reason = Annotated[
+    str, typer.Option(help="Why, for this hospital's records. Only a keyed hash of it stands in the ledger.")
 ]
 Given = Annotated[str | None, typer.Argument(metavar="NAME|DIGEST", help="A study that `study approvals` lists.")]
 
@@ -56,8 +62,11 @@ def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = Fa
 
     settings = AgentConfig.load(config)
     study = _chosen(settings, wanted)
-    policy, decided = load_policy(settings.policy), kept.approvals(StateFolder(settings.state))
-    said = _said(study, decided, settings, policy.data_for(study.name))
+    folder = StateFolder(settings.state)
+    policy, decided = load_policy(settings.policy), kept.approvals(folder)
+    author = _author(settings, study, wanted)
+    said = _said(study, decided, settings, policy.data_for(study.name, study.purpose, author.uri))
+    earlier = _earlier(settings, study, author.uri)
     prices: Prices | None = None
     standing: HospitalOutlook | None = None
     try:
@@ -72,6 +81,8 @@ def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = Fa
         if prices is not None:
             document = document_of(study, prices, standing, None, {})
         reasons = [{"reason": label, "text": text} for label, text in (() if refused is None else refused.reasons)]
+        before = None if earlier is None else {"digest": earlier.digest, "changes": list(changes(earlier, study))}
+        document |= {"author": author.uri, "author_fault": author.fault, "purpose": study.purpose, "earlier": before}
         found = {"text": json.loads(study.canonical()), "reasons": reasons, "approval": said}
         typer.echo(json.dumps(document | found, indent=1, allow_nan=False))
     else:
@@ -80,6 +91,7 @@ def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = Fa
             typer.echo(f"# {head}\n{json.dumps(json.loads(study.canonical()), indent=1)}")
         else:
             typer.echo(write_study(study, head=[head]))
+        typer.echo(_asked(study, author, earlier))
         if prices is None or standing is None:
             typer.echo(f"The policy refuses{'' if refused is None else listed(refused)}")
         else:
@@ -91,31 +103,93 @@ def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = Fa
 
 def approve(
     wanted: Wanted,
-    data: Annotated[str, typer.Option(help="Name of the data in agent.yaml, under data or databases.")],
+    data: Annotated[str | None, typer.Option(help=_DATA)] = None,
     config: ConfigOption = DEFAULT,
+    reason: Reason = "",
+    *,
+    signature: Annotated[
+        Path | None, typer.Option(help="What `study sign` wrote: needed where the policy names approvers.")
+    ] = None,
 ) -> None:
     """Let one study use data that agent.yaml names, while the agent runs. The policy still decides whether it begins.
 
-    Read it first: fedward-silo study show. It begins when it is offered again, within about a minute.
+    Read it first: fedward-silo study show. It begins when it is offered again, within about a minute. The agent notes
+    it in the ledger.
     """
+    from policies.documents.policy import load_policy
     from silo_agent.config import AgentConfig
     from silo_agent.errors import SiloError
     from silo_agent.storage import approvals as kept
     from silo_agent.storage.folders import StateFolder
 
     settings = AgentConfig.load(config)
-    if settings.source(data) is None:
-        raise SiloError(kept.unknown(data, settings))
+    if (data is None) is (signature is None):
+        msg = "say which data with --data NAME, or give --signature FILE, which says it"
+        raise typer.BadParameter(msg)
     _upgrade(settings)
     study = _chosen(settings, wanted, keep=True)
-    kept.approve(StateFolder(settings.state), study, data, datetime.now(UTC))
-    typer.echo(f"{study.name} {study.digest} may use {data} from its next offer on")
+    if signature is not None:
+        given = kept.read_signed(signature, study)
+    else:
+        given = kept.made(study, str(data), datetime.now(UTC), reason)
+        approvers = load_policy(settings.policy).approvers
+        if approvers is not None:
+            msg = (
+                f"the policy names approvers ({', '.join(approvers)}), and one of them signs: fedward-silo study sign"
+                f" {study.digest[:_SHORT]} --data {data} --key KEY, then --signature FILE in place of --data"
+            )
+            raise SiloError(msg)
+    if settings.source(str(given.data)) is None:
+        raise SiloError(kept.unknown(str(given.data), settings))
+    kept.approve(StateFolder(settings.state), study, given)
+    typer.echo(f"{study.name} {study.digest} may use {given.data} from its next offer on")
+
+
+def sign(
+    wanted: Wanted,
+    data: Annotated[str, typer.Option(help=_DATA)],
+    key: Annotated[Path, typer.Option(help="Private key of an approver's certificate.")],
+    config: ConfigOption = DEFAULT,
+    reason: Reason = "",
+    *,
+    certificate: Annotated[Path | None, typer.Option(help="By default certificate.pem beside the key.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="By default authority.pem beside the key.")] = None,
+    out: Annotated[Path | None, typer.Option(help="New file; by default NAME.approval, here.")] = None,
+) -> None:
+    """Sign the approval of one study as an approver, after reading it. `study approve --signature FILE` hands it in."""
+    from common.durable import write_whole
+    from crypto.pki.certificates import Credential
+    from crypto.pki.identity import Role
+    from silo_agent.config import AgentConfig
+    from silo_agent.errors import SiloError
+    from silo_agent.storage import approvals as kept
+
+    study, home = _chosen(AgentConfig.load(config), wanted), key.parent
+    credential = Credential.load(certificate or home / "certificate.pem", key, authority or home / "authority.pem")
+    if credential.identity.role is not Role.APPROVER:
+        msg = f"{credential.identity} approves nothing; sign with a certificate of the role approver"
+        raise SiloError(msg)
+    target = out or Path(f"{study.name}.approval")
+    write_whole(target, kept.signed_text(study, kept.made(study, data, datetime.now(UTC), reason), credential).encode())
+    typer.echo(f"{target}: {credential.identity} approves {study.name} {study.digest} for {data}")
+
+
+def decline(wanted: Wanted, config: ConfigOption = DEFAULT, reason: Reason = "") -> None:
+    """Decline one study: it gets no data, whatever the policy's rule says. The agent notes it in the ledger."""
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage import approvals as kept
+    from silo_agent.storage.folders import StateFolder
+
+    settings = AgentConfig.load(config)
+    _upgrade(settings)
+    study = _chosen(settings, wanted, keep=True)
+    told = {study.digest: study.name}
+    kept.withdraw(StateFolder(settings.state), told, datetime.now(UTC), reason=reason, declined=True)
+    typer.echo(f"{study.name} {study.digest} is declined; it gets no data here")
 
 
 def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     """List which studies may use which data, as people approved it, and what was taken back."""
-    from dataclasses import asdict
-
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
@@ -124,18 +198,23 @@ def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> Non
 
     found = kept.approvals(StateFolder(AgentConfig.load(config).state))
     if as_json:
-        bound = [{"digest": digest, **asdict(one)} for digest, one in found.bound.items()]
+        bound = [
+            {"digest": digest, "verdict": one.verdict, "signed": one.signed is not None}
+            | {name: getattr(one, name) for name in ("study", "data", "at", "reason")}
+            for digest, one in found.bound.items()
+        ]
         typer.echo(json.dumps({"approvals": bound, "unbound": dict(found.unbound)}, indent=1))
         return
     if not found.bound and not found.unbound:
         typer.echo("This silo has approved no study.")
         return
-    table = Table("study", "digest", "may use", "since", pad_edge=False)
+    table = Table("study", "digest", "may use", "since", "reason", pad_edge=False)
     for digest, one in found.bound.items():
-        table.add_row(one.study, digest[:_SHORT], one.data or "nothing: taken back", one.at)
+        nothing = "nothing: declined" if one.declined else "nothing: taken back"
+        table.add_row(one.study, digest[:_SHORT], one.data or nothing, one.at, one.reason)
     for word, data in found.unbound.items():
         table.add_row(
-            word, "", f"nothing: version 0.6 approved {data} by a name; see `study show`, approve it anew", ""
+            word, "", f"nothing: version 0.6 approved {data} by a name; see `study show`, approve it anew", "", ""
         )
     print_whole(table)
 
@@ -143,6 +222,7 @@ def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> Non
 def withdraw_approval(
     wanted: Given = None,
     config: ConfigOption = DEFAULT,
+    reason: Reason = "",
     *,
     everything: Annotated[
         bool, typer.Option("--all", help="Every study's, also if the list of approvals is damaged or gone.")
@@ -175,7 +255,7 @@ def withdraw_approval(
     names = {**{one.digest: one.name for one in _offers(settings)}, **_begun(settings)}
     names |= {digest: one.study or names.get(digest, "") for digest, one in found.bound.items()}
     digest = _one(names, wanted, "fedward-silo study approvals")
-    kept.withdraw(folder, {digest: names[digest]}, now)
+    kept.withdraw(folder, {digest: names[digest]}, now, reason=reason)
     typer.echo(f"{names[digest]} {digest} may use nothing any more; it is charged nothing from now on")
 
 
@@ -184,12 +264,11 @@ def _chosen(settings: AgentConfig, wanted: str, *, keep: bool = False) -> Study:
 
     Raises `StateError` if none or several match, and what `load_study` raises.
     """
-    from policies.documents.study import load_study, parse_study
+    from policies.documents.study import load_study
     from silo_agent.storage import offered
     from silo_agent.storage.approvals import approvals as listed
     from silo_agent.storage.errors import StateError
     from silo_agent.storage.folders import StateFolder
-    from silo_agent.storage.state import State
 
     folder = StateFolder(settings.state)
     if Path(wanted).suffix in {".yaml", ".yml", ".json"}:
@@ -200,18 +279,30 @@ def _chosen(settings: AgentConfig, wanted: str, *, keep: bool = False) -> Study:
         return study
     names = {**{one.digest: one.name for one in _offers(settings)}, **_begun(settings)}
     digest = _one(names, wanted, "fedward-silo studies")
-    found = offered.text(folder, digest)
-    if found is None and folder.database.is_file():
-        state = State(settings.state)
-        try:
-            canonical = state.canonical(digest)
-        finally:
-            state.close()
-        found = None if canonical is None else parse_study(canonical, digest)
+    found = _kept_text(settings, digest)
     if found is None:
         msg = f"the text of {names[digest]} {digest[:_SHORT]} cannot be read; wait until it is offered again"
         raise StateError(msg)
     return found
+
+
+def _kept_text(settings: AgentConfig, digest: str) -> Study | None:
+    """The study of a text that this silo keeps, since it was offered or has begun here. Raises what `State` raises."""
+    from policies.documents.study import parse_study
+    from silo_agent.storage import offered
+    from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.state import State
+
+    folder = StateFolder(settings.state)
+    found = offered.text(folder, digest)
+    if found is not None or not folder.database.is_file():
+        return found
+    state = State(settings.state)
+    try:
+        canonical = state.canonical(digest)
+    finally:
+        state.close()
+    return None if canonical is None else parse_study(canonical, digest)
 
 
 def _one(names: Mapping[str, str], wanted: str, lists: str) -> str:
@@ -237,6 +328,75 @@ def _one(names: Mapping[str, str], wanted: str, lists: str) -> str:
     raise StateError(msg)
 
 
+@dataclass(frozen=True)
+class _Author:
+    """Who stands behind a study, as far as this machine can tell."""
+
+    uri: str = ""
+    """Empty if nobody does."""
+    fault: str = ""
+
+    @property
+    def said(self) -> str:
+        return self.uri or f"nobody: {self.fault}"
+
+
+def _author(settings: AgentConfig, study: Study, wanted: str) -> _Author:
+    """The author whom the agent has verified; of a file, who has signed it in a file beside it."""
+    from crypto.errors import CryptoError
+    from crypto.pki.authorship import Detached, author_of
+    from crypto.pki.certificates import Trust
+    from silo_agent.storage import offered
+    from silo_agent.storage.folders import StateFolder
+
+    if uri := offered.author_uri(StateFolder(settings.state), study.digest):
+        return _Author(uri)
+    fault, path = "no author's signature came with it; this silo refuses it as unsigned", Path(wanted)
+    for file in sorted(path.parent.glob(f"{path.name}.*.sig")) if path.is_file() else ():
+        try:
+            trust = Trust.load(settings.authority, settings.crls)
+            return _Author(author_of(trust, study.digest, study.purpose, Detached.read(file)).uri)
+        except (CryptoError, OSError) as error:
+            fault = f"{file.name}: {error}"
+    return _Author("", fault)
+
+
+def _earlier(settings: AgentConfig, study: Study, author: str) -> Study | None:
+    """The newest earlier revision of a study that this silo keeps: of the same name and, as far as known, author."""
+    from silo_agent.storage import offered
+    from silo_agent.storage.folders import StateFolder
+
+    folder = StateFolder(settings.state)
+    names = {**_begun(settings), **{one.digest: one.name for one in _offers(settings)}}
+    digests = [digest for digest, name in names.items() if name == study.name and digest != study.digest]
+    same = [digest for digest in digests if author in ("", offered.author_uri(folder, digest) or author)]
+    found = [text for digest in same if (text := _kept_text(settings, digest)) is not None]
+    before = [text for text in found if text.revision < study.revision] or found
+    return max(before, key=lambda one: one.revision, default=None)
+
+
+def _asked(study: Study, author: _Author, earlier: Study | None) -> str:
+    """Who asks, for what, and what is new."""
+    lines = [f"Author: {author.said}", f"Purpose: {study.purpose}"]
+    if earlier is not None:
+        lines.append(f"It differs from {earlier.name} {earlier.digest[:_SHORT]}, which asked before:")
+        lines += [f"  {line}" for line in changes(earlier, study)]
+    return "\n".join([*lines, ""])
+
+
+def changes(before: Study, after: Study) -> Iterator[str]:
+    """Give what differs between two studies, one line for each field, by its path."""
+    yield from _changes("", json.loads(before.canonical()), json.loads(after.canonical()))
+
+
+def _changes(path: str, before: object, after: object) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in sorted({*before, *after}):
+            yield from _changes(f"{path}.{name}".lstrip("."), before.get(name), after.get(name))
+    elif before != after:
+        yield f"{path}: {json.dumps(before)} before, {json.dumps(after)} now"
+
+
 def _offers(settings: AgentConfig) -> Iterable[offered.Offered]:
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.offered import offered as listed
@@ -246,7 +406,6 @@ def _offers(settings: AgentConfig) -> Iterable[offered.Offered]:
 
 def _begun(settings: AgentConfig) -> dict[str, str]:
     """The studies that have begun here, by digest with their names."""
-    from silo_agent.storage.approvals import begun
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.state import State
 
@@ -254,7 +413,7 @@ def _begun(settings: AgentConfig) -> dict[str, str]:
         return {}
     state = State(settings.state)
     try:
-        return begun(state)
+        return state.names()
     finally:
         state.close()
 
@@ -276,6 +435,8 @@ def _said(study: Study, decided: Approvals, settings: AgentConfig, by_rule: tupl
         back = f"fedward-silo study withdraw-approval {short}"
         return f"Approved on {one.at} for {one.data}. To take that back: {back}"
     give = f"fedward-silo study approve {short} --data NAME (one of: {settings.named})"
+    if one is not None and one.declined:
+        return f"It was declined on {one.at}. To approve it: {give}"
     if one is not None:
         return f"Its approval was taken back on {one.at}. To approve it: {give}"
     if len(by_rule) == 1:

@@ -25,7 +25,9 @@ Out = Annotated[Path, typer.Option(help="New file for the study; an existing one
 
 
 study_app.command("show")(approving.show)
+study_app.command("sign")(approving.sign)
 study_app.command("approve")(approving.approve)
+study_app.command("decline")(approving.decline)
 study_app.command("approvals")(approving.approvals)
 study_app.command("withdraw-approval")(approving.withdraw_approval)
 

@@ -19,6 +19,7 @@ from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol.client import Client
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from support.certificates import load
+from support.people import create_request
 from support.silos import Caller
 from support.studies import tiny_study
 
@@ -77,7 +78,7 @@ def test_who_rewrites_an_entry_is_found(make_server, authority, tmp_path, verify
     server = make_server(tmp_path / "hub")
     operator = Caller(server.port, authority.credential("operator", "rewriter"))
     study = tiny_study(name="rewritten")
-    operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    operator.operator.CreateStudy(create_request(authority, study))
     operator.operator.AbortStudy(operator_pb2.AbortStudyRequest(study=study.digest, reason="they know too much"))
     code, _, err = verify(server.port, "verify")
     assert (code, err) == (1, "no silo has signed it, so nothing shows that it was not rewritten\n")

@@ -21,6 +21,7 @@ from crypto.pki.certificates import Trust
 from protos.messages import Publication
 from protos.status import MemberStatus
 from support.online import Online, serving
+from support.people import author_in
 from support.studies import tiny_document, tiny_study
 
 COMMAND = [sys.executable, "-c", "from coordinator.cli.main import main; main()"]
@@ -73,10 +74,53 @@ def log_stays(monkeypatch):
     monkeypatch.setattr("structlog.configure", lambda **_: None)
 
 
-def test_a_study_from_the_command_line(run, operator_file, tmp_path):
+@pytest.fixture
+def author_file(server, authority, tmp_path):
+    """An author's own configuration."""
+    author_in(authority)
+    home = authority._folder / "author-ann"
+    files = {name: str(home / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    path = tmp_path / "author.yaml"
+    path.write_text(yaml.safe_dump({"coordinator": f"127.0.0.1:{server.port}", **files}))
+    return path
+
+
+def test_a_study_without_its_authors_signature_is_refused(run, operator_file, author_file, authority, tmp_path):
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(yaml.safe_dump(tiny_document(name="signed-by-hand")))
+    create = ("study", "create", study_file, "-o", operator_file)
+    code, _, err = run(*create)
+    assert (code, "no author has signed the study 'signed-by-hand'; sign it with" in err) == (1, True)
+    key = authority._folder / "author-ann" / "key.pem"
+    code, out, _ = run("study", "sign", study_file, "--key", key)
+    digest = tiny_study(name="signed-by-hand").digest
+    assert (code, out) == (0, f"{study_file}.ann.sig: fedward://author/ann signed study {digest}\n")
+    changed = yaml.safe_dump(tiny_document(name="signed-by-hand", purpose="Something else."))
+    study_file.write_text(changed)
+    code, _, err = run(*create)
+    assert (code, "the author's signature of the study 'signed-by-hand' does not count" in err) == (1, True)
+    (tmp_path / "study.yaml.eve.sig").write_text("{}")
+    code, _, err = run(*create)
+    assert (code, "a study has one author, and beside" in err, "study.yaml.ann.sig, study.yaml.eve.sig" in err) == (
+        1,
+        True,
+        True,
+    )
+    (tmp_path / "study.yaml.ann.sig").unlink()
+    code, _, err = run(*create)
+    assert (code, "study.yaml.eve.sig: cannot be read; sign again" in err) == (1, True)
+    (tmp_path / "study.yaml.eve.sig").unlink()
+    operators = operator_file.read_text()
+    key = yaml.safe_load(operators)["key"]
+    code, _, err = run("study", "sign", study_file, "--key", key)
+    assert (code, "fedward://operator/ops signs no study; an author does" in err) == (1, True)
+
+
+def test_a_study_from_the_command_line(run, operator_file, author_file, authority, tmp_path):
     study_file = tmp_path / "study.yaml"
     study_file.write_text(yaml.safe_dump(tiny_document(name="typed")))
     digest = tiny_study(name="typed").digest
+    run("study", "sign", study_file, "--key", authority._folder / "author-ann" / "key.pem")
     assert run("study", "create", study_file, "-o", operator_file) == (0, f"{digest}\n", "")
     assert run("study", "start", "typed", "-o", operator_file) == (0, "", "")
     code, out, _ = run("study", "status", "typed", "--json", "-o", operator_file)
@@ -90,19 +134,21 @@ def test_a_study_from_the_command_line(run, operator_file, tmp_path):
     assert "stopped by operator ops: enough" in run("study", "status", "typed", "-o", operator_file)[1]
 
 
-def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
+def test_a_pause_from_the_command_line(run, author_file, operator_file, tmp_path):
+    forgive = ("study", "forgive", "typed-pause", "--reason", "we know why", "-o", operator_file)
+    operator_file = author_file
     study_file = tmp_path / "study.yaml"
     study_file.write_text(yaml.safe_dump(tiny_document(name="typed-pause")))
     for command in (("create", study_file), ("start", "typed-pause"), ("pause", "typed-pause")):
         assert run("study", *command, "-o", operator_file)[0] == 0
     _, out, _ = run("study", "status", "typed-pause", "-o", operator_file)
     assert "typed-pause paused round 0/3" in " ".join(out.split())
-    assert "paused by operator ops" in out
+    assert "paused by author ann" in out
     assert run("study", "resume", "typed-pause", "-o", operator_file) == (0, "", "")
     code, _, err = run("study", "resume", "typed-pause", "-o", operator_file)
     assert (code, "only a paused or waiting study can be resumed" in err) == (1, True)
-    assert run("study", "forgive", "typed-pause", "north", "-o", operator_file) == (0, "", "")
-    code, _, err = run("study", "forgive", "typed-pause", "elsewhere", "-o", operator_file)
+    assert run(*forgive, "north") == (0, "", "")
+    code, _, err = run(*forgive, "elsewhere")
     assert (code, "no silo elsewhere takes part in the study" in err) == (1, True)
 
 
@@ -203,7 +249,8 @@ def test_an_error_is_not_shown_as_nothing_and_too_few_patients_are_counted():
     assert cells == ["12.3", "too few (about 12 patients)", "below 0.051"]
 
 
-def test_a_study_is_aborted_only_if_a_person_says_so(run, operator_file, tmp_path, monkeypatch):
+def test_a_study_is_aborted_only_if_a_person_says_so(run, author_file, tmp_path, monkeypatch):
+    operator_file = author_file
     study_file = tmp_path / "study.yaml"
     study_file.write_text(yaml.safe_dump(tiny_document(name="asked-about")))
     run("study", "create", study_file, "-o", operator_file)

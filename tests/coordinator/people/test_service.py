@@ -7,7 +7,10 @@ import hashlib
 import grpc
 import pytest
 
-from protos.v1 import operator_pb2
+from crypto.pki.authorship import author_message, sign_study
+from protos.v1 import common_pb2, operator_pb2
+from support.certificates import load
+from support.people import create_request
 from support.silos import Caller, refused
 from support.studies import tiny_study
 
@@ -23,10 +26,44 @@ def people(server, authority):
         one.close()
 
 
+def signed_by(caller, study):
+    made = sign_study(caller.credential, study.digest, study.purpose)
+    return operator_pb2.CreateStudyRequest(
+        canonical=study.canonical(),
+        author=common_pb2.AuthorSignature(certificate_pem=made.certificate, signature=made.signature),
+    )
+
+
+def test_nobody_hands_in_what_no_author_stands_behind(people, authority, scene):
+    """The owner alone is the coordinator's word; the signature is not."""
+    study, other = tiny_study(name="unsigned"), tiny_study(name="unsigned", purpose="Another one.")
+    bare = operator_pb2.CreateStudyRequest(canonical=study.canonical())
+    swapped = signed_by(people["author"], other)
+    swapped.canonical = study.canonical()
+    for who in ("author", "operator"):
+        calls = people[who].operator
+        with refused(Code.PERMISSION_DENIED, "no author has signed the study 'unsigned'; sign it"):
+            calls.CreateStudy(bare)
+        with refused(Code.PERMISSION_DENIED, "signature of the study 'unsigned' does not count"):
+            calls.CreateStudy(swapped)
+    theirs = create_request(authority, study)
+    with refused(
+        Code.PERMISSION_DENIED, "fedward://author/ann has signed the study, and fedward://author/pat hands it in"
+    ):
+        people["author"].operator.CreateStudy(theirs)
+    people["operator"].operator.CreateStudy(theirs)
+    certificate = load(scene.folders[next(iter(scene.folders))])
+    forged = signed_by(people["author"], other)
+    forged.author.certificate_pem = certificate.certificate_pem
+    forged.author.signature = certificate.sign(author_message(other.digest, other.purpose))
+    with refused(Code.PERMISSION_DENIED, "does not count"):
+        people["operator"].operator.CreateStudy(forged)
+
+
 def test_an_author_carries_a_study_and_every_step_is_in_the_log(people):
     author, viewer = people["author"].operator, people["viewer"].operator
     study = tiny_study(name="authored")
-    author.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    author.CreateStudy(signed_by(people["author"], study))
     author.StartStudy(operator_pb2.StudyRequest(study="authored"))
     author.PauseStudy(operator_pb2.StudyRequest(study=study.digest, reason="lunch"))
     author.ResumeStudy(operator_pb2.StudyRequest(study=study.digest[:12]))
@@ -51,7 +88,7 @@ def test_an_author_carries_a_study_and_every_step_is_in_the_log(people):
 
 def test_one_person_s_certificates_are_two_parties(people):
     study = tiny_study(name="pats-own")
-    people["author"].operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    people["author"].operator.CreateStudy(signed_by(people["author"], study))
     with refused(Code.PERMISSION_DENIED, "of fedward://author/pat, not of fedward://operator/pat; say with --reason"):
         people["operator"].operator.StartStudy(operator_pb2.StudyRequest(study="pats-own"))
     people["operator"].operator.StartStudy(operator_pb2.StudyRequest(study="pats-own", reason="pat is ill"))

@@ -5,7 +5,7 @@ import yaml
 
 from deploy.local import federation as module
 from deploy.local.federation import Federation
-from deploy.local.parties import COORDINATOR, OPERATOR
+from deploy.local.parties import AUTHOR, COORDINATOR, OPERATOR
 from deploy.local.processes import FederationError, Parties
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
@@ -41,7 +41,7 @@ def federation(tmp_path):
     study = write_yaml(tmp_path / "study.yaml", study_document())
     policy = yaml.safe_dump(policy_document())
     made = Federation(tmp_path / "out", study, write_sites(tmp_path / "data"), policy, parties=Recorded())
-    for name in (COORDINATOR, OPERATOR, *SILOS):
+    for name in (COORDINATOR, OPERATOR, AUTHOR, *SILOS):
         made.place.party(name).mkdir(parents=True)
     return made
 
@@ -73,12 +73,12 @@ def test_if_one_party_does_not_start_the_others_are_stopped(federation, ran):
     assert federation.parties.stopped == 1
 
 
-def test_the_study_is_begun_by_the_operators_own_commands(federation, ran):
+def test_the_study_is_begun_by_its_authors_own_commands(federation, ran):
     federation.begin()
-    operator = ("-o", str(federation.place.operator_file))
+    author = ("-o", str(federation.place.author_file))
     assert ran == [
-        ("fedward-coordinator", "study", "create", str(federation.study_file), *operator),
-        ("fedward-coordinator", "study", "start", federation.study.digest, *operator),
+        ("fedward-coordinator", "study", "create", str(federation.study_file), *author),
+        ("fedward-coordinator", "study", "start", federation.study.digest, *author),
     ]
 
 

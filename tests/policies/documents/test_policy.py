@@ -137,9 +137,18 @@ def test_a_policy_of_version_3_has_no_later_field(make_policy):
         Policy.model_validate(stated)
 
 
+ANN, BOB = "fedward://author/ann", "fedward://author/bob"
+
+
+def rule(studies, author=ANN, purpose="*"):
+    return {"studies": studies, "author": author, "purpose": purpose}
+
+
 def test_a_rule_gives_studies_data_by_their_names(make_policy):
-    policy = make_policy({"approved_data": {"ward": ["exam-*", "heart"], "lab": ["*-lab", "exam-9"]}})
-    found = {study: policy.data_for(study) for study in ("exam-1", "heart", "hearts", "x-lab", "exam-9", "exam")}
+    rules = {"ward": [rule("exam-*"), rule("heart")], "lab": [rule("*-lab"), rule("exam-9")]}
+    policy = make_policy({"approved_data": rules})
+    names = ("exam-1", "heart", "hearts", "x-lab", "exam-9", "exam")
+    found = {study: policy.data_for(study, "Any.", ANN) for study in names}
     assert found == {
         "exam-1": ("ward",),
         "heart": ("ward",),
@@ -152,7 +161,38 @@ def test_a_rule_gives_studies_data_by_their_names(make_policy):
     assert Policy.model_validate(json.loads(policy.canonical())) == policy
 
 
-@pytest.mark.parametrize("rules", [{"ward": []}, {"ward": ["[a-z]"]}, {"ward": ["Exam"]}, {"": ["*"]}, ["exam"]])
+@pytest.mark.parametrize(
+    ("purpose", "author", "found"),
+    [
+        ("Say who [1] falls.", ANN, ("ward",)),
+        ("Say who [1] falls.\nAnd why.", ANN, ("ward",)),
+        ("Say who 1 falls.", ANN, ()),
+        ("To say who [1] falls.", ANN, ()),
+        ("Say who [1] falls.", BOB, ()),
+        ("Say who [1] falls.", "", ()),
+    ],
+)
+def test_a_rule_is_of_one_author_and_one_purpose(make_policy, purpose, author, found):
+    """A name is the author's to choose, and anybody's to take."""
+    policy = make_policy({"approved_data": {"ward": [rule("exam", purpose="Say who [1]*")]}})
+    assert policy.data_for("exam", purpose, author) == found
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"ward": []},
+        {"ward": [rule("[a-z]")]},
+        {"ward": [rule("Exam")]},
+        {"": [rule("*")]},
+        [rule("exam")],
+        {"ward": ["exam"]},
+        {"ward": [{"studies": "exam", "author": ANN}]},
+        {"ward": [rule("exam", author="fedward://author/*")]},
+        {"ward": [rule("exam", author="fedward://operator/ann")]},
+        {"ward": [rule("exam", purpose="")]},
+    ],
+)
 def test_a_rule_that_makes_no_sense_is_refused(rules, make_policy):
     with pytest.raises(ValidationError, match="approved_data"):
         make_policy({"approved_data": rules})

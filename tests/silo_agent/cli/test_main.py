@@ -35,7 +35,7 @@ from silo_agent.models.fairness import Report
 from silo_agent.models.groups import Fairness, Gap, GroupQuality, released
 from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
-from silo_agent.storage.approvals import approve
+from silo_agent.storage.approvals import approve, made
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.model_warnings import Warned
 from silo_agent.storage.model_warnings import keep as warn
@@ -715,7 +715,7 @@ def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_questio
 def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
     folder, now = StateFolder(hospital.parent / "state"), datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
     other = tiny_study(name="other")
-    approve(folder, studied, "tiny", now)
+    approve(folder, studied, made(studied, "tiny", now))
     for study in (studied, other):
         keep(folder, study, now)
     shown = " ".join(invoke("studies", "-c", hospital).output.split())
@@ -726,7 +726,7 @@ def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
         ("other", "2026-11-06T15:04:00+00:00"),
     ]
     assert listed[1]["committed"] == -1
-    approve(folder, other, "shared", now)
+    approve(folder, other, made(other, "shared", now))
     assert "may use shared" in " ".join(invoke("studies", "-c", hospital).output.split())
 
 

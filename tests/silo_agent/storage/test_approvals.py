@@ -1,23 +1,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from policies.documents.policy import Policy
+from crypto.pki.authorship import Detached
+from policies.documents.policy import DataRule, Policy
 from policies.refusals import Refused
 from silo_agent.config import AgentConfig
 from silo_agent.storage import offered
 from silo_agent.storage.approvals import (
     Approval,
     Approvals,
-    _name_in,
     approvals,
     approve,
     begin_anew,
-    begun,
     looked_at,
+    made,
     no_data,
     require_approved,
     source_of,
@@ -32,6 +33,8 @@ from support.studies import tiny_study
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
 AT = "2026-11-06T15:04:00+00:00"
+SIGNED = offered.Signed("fedward://author/ann", Detached(b"pem", b"s"))
+HERS = tiny_study(name="exam-2")
 EXAM, OTHER = tiny_study(name="exam"), tiny_study(name="other")
 
 
@@ -45,6 +48,10 @@ def policy():
     return Policy.model_validate(policy_document("ward"))
 
 
+def rule(studies):
+    return DataRule(studies=studies, author=SIGNED.author, purpose="*")
+
+
 def config(folder, *names):
     return AgentConfig.model_construct(
         state=folder.path, data={name: folder.path / f"{name}.csv" for name in names}, databases={}
@@ -54,7 +61,7 @@ def config(folder, *names):
 def test_an_approval_is_of_one_text_and_can_be_taken_back(folder, policy):
     settings, twin = config(folder, "lung", "exam"), tiny_study(name="exam", purpose="The same name, another study.")
     assert source_of(settings, EXAM, policy) is None
-    approve(folder, EXAM, "lung", NOW)
+    approve(folder, EXAM, made(EXAM, "lung", NOW))
     assert source_of(settings, EXAM, policy) == settings.data["lung"]
     assert source_of(settings, twin, policy) is None
     assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", "lung", AT)})
@@ -65,14 +72,8 @@ def test_an_approval_is_of_one_text_and_can_be_taken_back(folder, policy):
     assert source_of(settings, EXAM, policy) is None
     with pytest.raises(Refused, match="has not approved the study, or has taken its approval back"):
         require_approved(settings, EXAM, policy)
-    approve(folder, EXAM, "lung", NOW)
+    approve(folder, EXAM, made(EXAM, "lung", NOW))
     require_approved(settings, EXAM, policy)
-
-
-@pytest.mark.parametrize("text", [None, b"", b"{", b"[]", b'{"purpose": "none"}', b"7"])
-def test_a_text_that_names_no_study_has_no_name(text):
-    assert _name_in(text) == ""
-    assert _name_in(EXAM.canonical()) == "exam"
 
 
 def test_data_of_a_studys_name_approve_nothing(folder, policy):
@@ -83,19 +84,25 @@ def test_data_of_a_studys_name_approve_nothing(folder, policy):
 
 
 def test_an_approval_of_data_that_are_named_no_more_gives_nothing(folder, policy):
-    approve(folder, EXAM, "gone", NOW)
+    approve(folder, EXAM, made(EXAM, "gone", NOW))
     assert source_of(config(folder, "exam"), EXAM, policy) is None
 
 
 def test_a_rule_of_the_policy_gives_data_if_nobody_has_decided(folder, policy):
     settings = config(folder, "ward", "lab")
-    ruled = policy.model_copy(update={"approved_data": {"ward": ("exam*",), "gone": ("other",)}})
+    upgrade(folder, {}, [], NOW)
+    ruled = policy.model_copy(update={"approved_data": {"ward": (rule("exam*"),), "gone": (rule("other"),)}})
+    assert source_of(settings, EXAM, ruled) is None, "nothing says that the rule's author has signed it"
+    for study in (EXAM, OTHER):
+        offered.keep(folder, study, NOW, signed=SIGNED)
+    offered.keep(folder, HERS, NOW, signed=replace(SIGNED, author="fedward://author/eve"))
+    assert source_of(settings, HERS, ruled) is None
     assert source_of(settings, EXAM, ruled) == settings.data["ward"]
     assert source_of(settings, OTHER, ruled) is None, "agent.yaml does not name what the rule names"
-    twice = policy.model_copy(update={"approved_data": {"ward": ("exam",), "lab": ("exam",)}})
+    twice = policy.model_copy(update={"approved_data": {"ward": (rule("exam"),), "lab": (rule("exam"),)}})
     with pytest.raises(StateError, match=rf"several data \(lab, ward\); .*approve {EXAM.digest[:12]}"):
         source_of(settings, EXAM, twice)
-    approve(folder, EXAM, "lab", NOW)
+    approve(folder, EXAM, made(EXAM, "lab", NOW))
     assert source_of(settings, EXAM, twice) == settings.data["lab"]
     withdraw(folder, {EXAM.digest: "exam"}, NOW)
     assert source_of(settings, EXAM, ruled) is None, "what was taken back no rule gives again"
@@ -105,7 +112,7 @@ def test_a_person_who_looks_at_data_needs_no_approval(folder, policy):
     settings = config(folder, "exam", "lung")
     assert looked_at(settings, EXAM, policy) == settings.data["exam"]
     assert looked_at(settings, EXAM, policy, "lung") == settings.data["lung"]
-    approve(folder, EXAM, "lung", NOW)
+    approve(folder, EXAM, made(EXAM, "lung", NOW))
     assert looked_at(settings, EXAM, policy) == settings.data["lung"]
     assert looked_at(config(folder, "lung"), OTHER, policy) == settings.data["lung"], "there are no others"
     with pytest.raises(StateError, match=r"nothing says which data .*say so with --data NAME"):
@@ -120,7 +127,8 @@ DAMAGED = [
     "[]",
     "null",
     '{"exam": 1}',
-    '{"version": 3, "approvals": {}, "unbound": {}}',
+    '{"version": 4, "approvals": {}, "unbound": {}}',
+    json.dumps({"version": 3, "approvals": {EXAM.digest: {"study": "exam", "data": "lung", "at": ""}}, "unbound": {}}),
     '{"version": 2, "approvals": {"0123": {"study": "exam", "data": "lung", "at": ""}}, "unbound": {}}',
     json.dumps({"version": 2, "approvals": {EXAM.digest: {"study": "exam", "data": 1, "at": ""}}, "unbound": {}}),
     '{"version": 2, "approvals": {}}',
@@ -131,11 +139,13 @@ DAMAGED = [
 def test_a_list_that_cannot_be_read_approves_nothing(folder, policy, content):
     folder.path.mkdir()
     folder.approvals.write_text(content)
-    for read in (approvals, lambda folder: approve(folder, EXAM, "lung", NOW)):
+    for read in (approvals, lambda folder: approve(folder, EXAM, made(EXAM, "lung", NOW))):
         with pytest.raises(StateError, match=r"approvals\.json cannot be read, .*withdraw-approval --all"):
             read(folder)
     with pytest.raises(Refused):
-        require_approved(config(folder, "lung"), EXAM, policy.model_copy(update={"approved_data": {"lung": ("*",)}}))
+        require_approved(
+            config(folder, "lung"), EXAM, policy.model_copy(update={"approved_data": {"lung": (rule("*"),)}})
+        )
     begin_anew(folder, {EXAM.digest: "exam"}, NOW)
     assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", None, AT)})
 
@@ -167,10 +177,10 @@ def test_what_version_06_approved_goes_on_if_it_has_begun_and_else_is_listed_and
     assert source_of(settings, own, policy) == settings.data["own"], "in 0.6 agent.yaml went before an approval"
     assert source_of(settings, later, policy) is None
     assert set(found.bound) == {one.digest for one in (whole, begun, by_digest, own)}
-    assert json.loads(folder.approvals.read_bytes())["version"] == 2
+    assert json.loads(folder.approvals.read_bytes())["version"] == 3
     assert dict(found.unbound) == {"later": "e", "abcdef012345": "f"}
     assert not folder.waiting.exists()
-    approve(folder, later, "e", NOW)
+    approve(folder, later, made(later, "e", NOW))
     assert dict(approvals(folder).unbound) == {"abcdef012345": "f"}
 
 
@@ -188,8 +198,42 @@ def test_unbound_words_can_be_taken_off(folder):
     assert dict(approvals(folder).unbound) == {"other": "lung"}
 
 
+def test_a_decision_is_kept_with_its_reason_and_signature(folder):
+    given = replace(made(EXAM, "lung", NOW, "the board said so"), signed=SIGNED.signature)
+    approve(folder, EXAM, given)
+    withdraw(folder, {OTHER.digest: "other"}, NOW, reason="no", declined=True)
+    withdraw(folder, {HERS.digest: "exam-2"}, NOW, reason="not any more")
+    found = approvals(folder).bound
+    assert found[EXAM.digest] == given
+    assert [(found[one.digest].verdict, found[one.digest].reason) for one in (EXAM, OTHER, HERS)] == [
+        ("approved", "the board said so"),
+        ("refused", "no"),
+        ("withdrawn", "not any more"),
+    ]
+
+
+def test_a_signature_is_over_all_that_an_approval_says():
+    given = made(EXAM, "lung", NOW, "so")
+    others = (
+        replace(given, data="lab"),
+        replace(given, at="2027"),
+        replace(given, reason=""),
+        replace(given, data=None),
+    )
+    messages = {given.message(EXAM.digest), given.message(OTHER.digest), *(one.message(EXAM.digest) for one in others)}
+    assert len(messages) == 6
+    assert replace(given, study="renamed").message(EXAM.digest) == given.message(EXAM.digest)
+
+
+def test_what_version_06_and_an_early_07_listed_is_read(folder):
+    folder.path.mkdir()
+    early = {"study": "exam", "data": "lung", "at": AT}
+    folder.approvals.write_text(json.dumps({"version": 2, "approvals": {EXAM.digest: early}, "unbound": {}}))
+    assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", "lung", AT)})
+
+
 def test_what_has_begun_is_listed_by_the_name_in_its_text(tmp_path):
     state = keyed(tmp_path / "state")
     state.add_study(EXAM.digest, EXAM.canonical())
-    assert begun(state) == {EXAM.digest: EXAM.name}
+    assert state.names() == {EXAM.digest: EXAM.name}
     state.close()

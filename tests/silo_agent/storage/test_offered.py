@@ -1,11 +1,13 @@
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from crypto.pki.authorship import Detached
 from silo_agent.storage import offered
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.offered import Offered, keep, text
+from silo_agent.storage.offered import Offered, Signed, keep, text
 from support.studies import tiny_study
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
@@ -73,3 +75,63 @@ def test_a_file_under_another_studys_digest_is_not_that_study(tmp_path):
     folder.offer(exam.digest).rename(folder.offer(other.digest))
     assert text(folder, other.digest) is None
     assert json.loads(folder.offer(other.digest).read_text())["name"] == "exam"
+
+
+SIGNED = Signed("fedward://author/ann", Detached(b"pem", b"signature"))
+
+
+def test_who_signed_and_what_the_silo_has_against_it_stand_beside_the_text(tmp_path):
+    folder, exam = StateFolder(tmp_path), tiny_study(name="exam")
+    assert keep(folder, exam, NOW, signed=SIGNED)
+    (found,) = offered.offered(folder)
+    assert (found.author, found.said) == ("fedward://author/ann", None)
+    said = (("delta", "too large"), ("clip", "x" * offered.MOST_SAID * 2))
+    offered.judged(folder, exam.digest, said)
+    assert not keep(folder, exam, NOW, signed=SIGNED), "it is not new"
+    (found,) = offered.offered(folder)
+    assert found.said == (("delta", "too large"), ("clip", "x" * offered.MOST_SAID))
+    assert text(folder, exam.digest) == exam
+    assert offered.author_of(folder, exam.digest) == SIGNED
+    offered.judged(folder, "0" * 64, said)
+    assert len(folder.offers()) == 1, "of a study that is not kept nothing is noted"
+
+
+def test_author_and_verdict_of_a_study_that_began_stand_in_its_folder(tmp_path):
+    folder, exam = StateFolder(tmp_path), tiny_study(name="exam")
+    offered.begin(folder, exam.digest, SIGNED)
+    offered.judged(folder, exam.digest, (("budget_spent", "4 of 4"),))
+    assert offered.author_uri(folder, exam.digest) == "fedward://author/ann"
+    assert offered.verdict_of(folder, exam.digest) == (("budget_spent", "4 of 4"),)
+    offered.judged(folder, exam.digest, ())
+    assert offered.verdict_of(folder, exam.digest) == ()
+    assert offered.verdict_of(folder, "0" * 64) is None
+    assert folder.study(exam.digest).stays(folder.study(exam.digest).author)
+    assert not folder.study(exam.digest).stays(folder.study(exam.digest).verdict)
+    folder.study(exam.digest).author.write_text('{"author": 1}')
+    assert offered.author_of(folder, exam.digest) is None
+
+
+def test_who_waits_for_a_person_is_whom_nothing_else_is_against(tmp_path):
+    folder = StateFolder(tmp_path)
+    reasons = {"new": None, "waits": "no_data", "refused": "delta", "decided": "no_data", "fits": ""}
+    for name, reason in reasons.items():
+        study = tiny_study(name=name)
+        keep(folder, study, NOW)
+        if reason is not None:
+            offered.judged(folder, study.digest, ((reason, "so"),) if reason else ())
+    found = offered.waiting(offered.offered(folder), {tiny_study(name="decided").digest})
+    assert [one.name for one in found] == ["waits"]
+
+
+def test_revisions_are_studies_of_one_name_and_author(tmp_path):
+    folder = StateFolder(tmp_path)
+    mine, hers, nobodys, other = (
+        tiny_study(name=n, purpose=p) for n, p in (("a", "1"), ("a", "2"), ("a", "3"), ("b", "4"))
+    )
+    now = tiny_study(name="a", revision=2)
+    for study, author in ((mine, "ann"), (hers, "eve"), (other, "ann"), (now, "ann")):
+        offered.begin(folder, study.digest, replace(SIGNED, author=f"fedward://author/{author}"))
+    names = {one.digest: one.name for one in (mine, hers, nobodys, other)}
+    assert offered.revisions_of(folder, now, names) == {now.digest, mine.digest, nobodys.digest}
+    unknown = tiny_study(name="a", revision=3)
+    assert offered.revisions_of(folder, unknown, names) == {unknown.digest, mine.digest, hers.digest, nobodys.digest}

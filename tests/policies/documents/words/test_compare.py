@@ -25,6 +25,8 @@ STUDIES = (
 DIGEST = "0" * 64
 ADA, GRACE, HEDY = (f"fedward://approver/{name}" for name in ("ada", "grace", "hedy"))
 # From the loosest to the strictest.
+HEART = {"studies": "heart", "author": "fedward://author/ann", "purpose": "*"}
+EXAMS = {"studies": "exam-*", "author": "fedward://author/ann", "purpose": "Say *."}
 LADDERS = {
     "budget.epsilon": (8.0, 4.0, 2.0),
     "budget.expires": ("2099-12-31", "2027-06-01", "2027-05-31"),
@@ -51,7 +53,7 @@ LADDERS = {
     "encoder_sealing": ("ring", "ckks"),
     "studies": (None, (DIGEST,), ()),
     "hand_over": (True, False),
-    "approved_data": ({"ward": ("exam-*", "heart")}, {"ward": ("heart",)}, {}),
+    "approved_data": ({"ward": (EXAMS, HEART)}, {"ward": (HEART,)}, {}),
 }
 FIXED = {
     "data_set.id": "oncology",

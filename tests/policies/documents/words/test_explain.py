@@ -54,7 +54,7 @@ CHANGES = {
     "publish": ["auc"],
     "retention_days": 77,
     "hand_over": True,
-    "approved_data": {"ward": ["exam-*", "heart"]},
+    "approved_data": {"ward": [{"studies": "heart", "author": "fedward://author/ann", "purpose": "*"}]},
     "studies": ["1" * 64],
     "approvers": ["fedward://approver/ada", "fedward://approver/grace"],
 }
@@ -85,8 +85,16 @@ def test_columns_that_the_file_has_otherwise_are_said(make_policy):
 
 
 def test_rules_for_data_are_said(make_policy):
-    text = text_of(make_policy({"approved_data": {"ward": ["exam-*", "heart"], "lab": ["lab-1"]}}))
-    assert "those named exam-* or heart get the data ward and those named lab-1 get the data lab without any" in text
+    ann, bob = (
+        {"author": "fedward://author/ann", "purpose": "*"},
+        {"author": "fedward://author/bob", "purpose": "Say x."},
+    )
+    rules = {"ward": [{"studies": "exam-*", **ann}, {"studies": "heart", **bob}], "lab": [{"studies": "lab-1", **ann}]}
+    text = text_of(make_policy({"approved_data": rules}))
+    assert (
+        "those named exam-*, signed by fedward://author/ann, with any purpose or named heart, signed by"
+        " fedward://author/bob, with the purpose 'Say x.' get the data ward and those named lab-1, signed by" in text
+    )
 
 
 def text_of(policy):

@@ -13,7 +13,7 @@ from silo_agent.cli.preflight.public_checks import CheckedSilo, Skipped, guarded
 from silo_agent.config import AgentConfig
 from silo_agent.data.errors import RecordError
 from silo_agent.errors import SiloError
-from silo_agent.storage.approvals import approve
+from silo_agent.storage.approvals import approve, made
 from silo_agent.storage.folders import StateFolder
 from support.ledgers import NORTH
 
@@ -125,7 +125,11 @@ def test_what_the_records_give_is_told_by_column_and_by_domain(subject):
     found = private_checks.data(subject)
     fit = "40 rows: 40 records of 40 patients fit, 0 would be left out"
     assert found.text == f"{fit}; nobody has approved the study yet: fedward-silo study approve"
-    approve(StateFolder(subject.settings.state), subject.study, "tiny", datetime(2026, 11, 1, tzinfo=UTC))
+    approve(
+        StateFolder(subject.settings.state),
+        subject.study,
+        made(subject.study, "tiny", datetime(2026, 11, 1, tzinfo=UTC)),
+    )
     assert private_checks.data(subject).text == fit
     fits = {"do not fit": 0, "missing": 0}
     tables = {title: {row.pop(title[3:]): row for row in rows} for title, rows in found.tables.items()}
