@@ -10,7 +10,7 @@ import grpc
 from coordinator.audit_copy import AuditCopy
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
-from crypto.pki.authorship import Detached
+from crypto.authorship import SignatureBeside
 from crypto.pki.certificates import Credential
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
@@ -46,7 +46,7 @@ class Operator:
         """Whose calls these are."""
         return self._credential
 
-    def create(self, canonical: bytes, author: Detached | None) -> str:
+    def create(self, canonical: bytes, author: SignatureBeside | None) -> str:
         """Hand in a study that its author has signed, and return its digest."""
         with self._errors():
             request = operator_pb2.CreateStudyRequest(canonical=canonical)

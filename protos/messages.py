@@ -84,7 +84,7 @@ class Message:
 
 @dataclass(frozen=True)
 class AuthorSignature(Message):
-    """An author's signature under a study, over its digest and its purpose (`crypto.pki.authorship`)."""
+    """An author's signature under a study, over its digest and its purpose (`crypto.authorship`)."""
 
     called: ClassVar[str | None] = "author"
 

@@ -14,7 +14,7 @@ from coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:
     from coordinator.operating import Operator
-    from crypto.pki.authorship import Detached
+    from crypto.authorship import SignatureBeside
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -61,15 +61,15 @@ def signature_file(study: Path, author: str) -> Path:
     return study.with_name(f"{study.name}.{author}.sig")
 
 
-def signature_beside(study: Path) -> Detached | None:
+def signature_beside(study: Path) -> SignatureBeside | None:
     """Return the author's signature that lies beside a study; None if none does.
 
     Raises `AmbiguousSignatureError` if several do: a study has one author. `SignatureRefused`, OSError.
     """
-    from crypto.pki.authorship import Detached
+    from crypto.authorship import SignatureBeside
 
     found = sorted(study.parent.glob(f"{study.name}.*.sig"))
     if len(found) > 1:
         msg = f"a study has one author, and beside {study} lie {', '.join(one.name for one in found)}; leave one there"
         raise AmbiguousSignatureError(msg)
-    return Detached.read(found[0]) if found else None
+    return SignatureBeside.read(found[0]) if found else None

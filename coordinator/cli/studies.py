@@ -27,7 +27,7 @@ from coordinator.cli.options import (
 from policies.documents.study import load_study
 
 if TYPE_CHECKING:
-    from crypto.pki.authorship import Detached
+    from crypto.authorship import SignatureBeside
     from protos.messages import StudyResults
     from protos.status import MemberStatus, StudyStatus
 
@@ -46,7 +46,7 @@ def sign(
 ) -> None:
     """Sign a study as its author, after reading it, in a file beside it. It is over the study's content and purpose."""
     from common.durable import write_whole
-    from crypto.pki.authorship import sign_study
+    from crypto.authorship import sign_study
     from crypto.pki.certificates import Credential
 
     home, text = key.parent, load_study(study)
@@ -59,12 +59,12 @@ def sign(
 @study_app.command()
 def create(study: Path, operator: OperatorOption = DEFAULT) -> None:
     """Hand in a study file and print its digest. An author signs it by that; an operator hands in a signed one."""
-    from crypto.pki.authorship import sign_study
+    from crypto.authorship import sign_study
     from crypto.pki.identity import Role
 
     text, client = load_study(study), connected(operator)
     if client.credential.identity.role is Role.AUTHOR:
-        signed: Detached | None = sign_study(client.credential, text.digest, text.purpose)
+        signed: SignatureBeside | None = sign_study(client.credential, text.digest, text.purpose)
     else:
         signed = signature_beside(study)
     typer.echo(client.create(text.canonical(), signed))

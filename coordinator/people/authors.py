@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordinator.core.rights import RightsError
+from crypto.authorship import SignatureBeside, author_of
 from crypto.errors import CryptoError
-from crypto.pki.authorship import Detached, author_of
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Identity, Role
 from policies.documents.study import Study
@@ -31,7 +31,7 @@ def require_author(trust: Trust) -> RequireAuthor:
             )
             raise UnsignedError(msg)
         try:
-            given = Detached(signed.certificate_pem, signed.signature)
+            given = SignatureBeside(signed.certificate_pem, signed.signature)
             author = author_of(trust, study.digest, study.purpose, given)
         except CryptoError as fault:
             msg = f"the author's signature of the study {study.name!r} does not count: {fault}"

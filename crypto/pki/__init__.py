@@ -7,7 +7,6 @@ files that `key_files` writes.
 __all__ = [
     "at_rest",
     "authority",
-    "authorship",
     "certificates",
     "dated",
     "enrolment",

@@ -25,9 +25,10 @@ from silo_agent.cli.data import data_app
 from silo_agent.cli.enrolment.command import enrol
 from silo_agent.cli.enrolment.rekey import rekey
 from silo_agent.cli.ledger import ledger_app
-from silo_agent.cli.options import DEFAULT, ConfigOption, studies, waiting
+from silo_agent.cli.options import DEFAULT, ConfigOption, waiting
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.preflight.command import preflight
+from silo_agent.cli.studies.listing import studies
 from silo_agent.cli.studies.report import report
 from silo_agent.cli.studies.study import study_app
 from silo_agent.cli.together import ledger_together

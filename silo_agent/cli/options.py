@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from silo_agent.config import AgentConfig
     from silo_agent.storage.state import State
 
 ReplacesOption = Annotated[
@@ -118,70 +117,6 @@ def _keep_whole(table: Table, console: Console) -> int:
         column.min_width = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
         column.overflow = "fold"
     return 1 + sum(_BETWEEN + (column.min_width or 0) for column in table.columns)
-
-
-def _warn_of_certificate(settings: AgentConfig) -> None:
-    """Say on the standard error if the certificate ends soon. Whether it counts is for `run` and `preflight`."""
-    from datetime import UTC, datetime
-
-    from crypto.errors import CertificateError
-    from crypto.pki.joining.renewal import WARN_FROM, due
-    from crypto.pki.reading import valid
-
-    try:
-        begins, ends = valid(settings.certificate.read_bytes())
-    except (OSError, CertificateError):
-        return
-    if due(begins, ends, datetime.now(UTC), WARN_FROM):
-        typer.echo(f"warning: this silo's certificate expires on {ends:%Y-%m-%d %H:%M} UTC; see its log", err=True)
-
-
-def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
-    """List the studies that this silo has begun, with how far they came, and those that it was offered."""
-    from rich.table import Table
-
-    from silo_agent.config import AgentConfig
-    from silo_agent.storage.approvals import approvals
-    from silo_agent.storage.folders import StateFolder
-    from silo_agent.storage.model_warnings import kept
-    from silo_agent.storage.offered import offered
-    from silo_agent.storage.opening import read_state
-
-    settings = AgentConfig.load(config)
-    folder, known = settings.state, []
-    _warn_of_certificate(settings)
-    if StateFolder(folder).database.is_file():
-        state = read_state(folder)
-        try:
-            known = known_studies(state)
-        finally:
-            state.close()
-    begun = {one.digest for one in known}
-    asking = [one for one in offered(StateFolder(folder)) if one.digest not in begun]
-    warned = {one.digest: kept(StateFolder(folder).study(one.digest).warnings) for one in known}
-    if as_json:
-        waits = [asdict(OfferedStudy(one.name, one.digest, -1, "")) | {"asked": one.asked} for one in asking]
-        began = [asdict(one) | {"warnings": [each.text for each in warned[one.digest]]} for one in known]
-        typer.echo(json.dumps([*began, *waits], indent=1))
-        return
-    if not known and not asking:
-        typer.echo("This silo has begun no study yet.")
-        return
-    table = Table("study", "digest", "model of round", "state", pad_edge=False)
-    for one in known:
-        rounds = str(one.committed) if one.committed >= 0 else "none yet"
-        table.add_row(one.name, one.digest[:_SHORT], rounds, f"over: {one.why}" if one.why else "runs")
-    decided = approvals(StateFolder(folder)).bound
-    for ask in asking:
-        found = decided.get(ask.digest)
-        said = f"not approved, offered last {ask.asked}: fedward-silo study show {ask.digest[:_SHORT]}"
-        if found is not None and found.data is not None:
-            said = f"may use {found.data}, offered last {ask.asked}; `study show` says what the policy has against it"
-        table.add_row(ask.name, ask.digest[:_SHORT], "none yet", said)
-    print_whole(table)
-    for one in known:
-        for warning in warned[one.digest]:
-            typer.echo(f"warning: {one.name}: {warning.text}")
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from crypto.authorship import SignatureBeside
 from crypto.canonical import canonical
 from crypto.errors import CryptoError
-from crypto.pki.authorship import Detached
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role, role_of
 from policies.documents.document import DocumentError
@@ -58,7 +58,7 @@ def sign_policy(policy: Policy, path: Path, credential: Credential) -> Path:
         msg = f"{identity} may sign no policy; sign with a certificate of the role approver"
         raise ApprovalError(msg)
     target = path.with_name(f"{path.name}.{identity.name}.sig")
-    write_whole(target, Detached.made(credential, approval_message(policy)).text.encode())
+    write_whole(target, SignatureBeside.made(credential, approval_message(policy)).text.encode())
     return target
 
 
@@ -67,7 +67,7 @@ def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
     faults: dict[str, str] = {}
     for file in sorted(path.parent.glob(f"{path.name}.*.sig")):
         try:
-            given = Detached.read(file)
+            given = SignatureBeside.read(file)
             faults[trust.verify(given.certificate, approval_message(policy), given.signature, role=_SIGN).uri] = ""
         except (CryptoError, OSError) as error:
             faults[file.name] = str(error) if isinstance(error, CryptoError) else "cannot be read; sign again"

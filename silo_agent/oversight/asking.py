@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
+from crypto.authorship import SignatureBeside, author_of
 from crypto.errors import CryptoError
-from crypto.pki.authorship import Detached, author_of
 from crypto.pki.certificates import Trust
 from policies.documents.study import Study
 from policies.refusals import Reason, Refused
@@ -66,7 +66,7 @@ class Asking:
     def _verified(self, study: Study, given: AuthorSignature | None) -> Signed:
         if given is None:
             raise Refused(Reason.UNSIGNED, UNSIGNED)
-        signature = Detached(given.certificate_pem, given.signature)
+        signature = SignatureBeside(given.certificate_pem, given.signature)
         known = offered.author_of(self._state.files, study.digest)
         try:
             if known is not None and known.signature == signature:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 from common.digests import is_sha256
 from common.durable import write_whole
 from common.file_lock import one_at_a_time
+from crypto.authorship import SignatureBeside
 from crypto.canonical import canonical
-from crypto.pki.authorship import Detached
 from crypto.pki.certificates import Credential
 from policies.documents.policy import Policy
 from policies.documents.study import Study
@@ -63,7 +63,7 @@ class Approval:
     """Why, in the person's words."""
     declined: bool = False
     """Whether the study was declined, and no approval taken back."""
-    signed: Detached | None = None
+    signed: SignatureBeside | None = None
     """The signature of who approved it, over `message`; None if nobody signed."""
 
     @property
@@ -128,7 +128,7 @@ def made(study: Study, data: str, now: datetime, reason: str = "") -> Approval:
 
 def signed_text(study: Study, given: Approval, credential: Credential) -> str:
     """Return what a file holds with which an approver hands in a decision."""
-    signed = replace(given, signed=Detached.made(credential, given.message(study.digest)))
+    signed = replace(given, signed=SignatureBeside.made(credential, given.message(study.digest)))
     return json.dumps({"digest": study.digest, **_document(signed)}, indent=1) + "\n"
 
 
@@ -325,7 +325,7 @@ def _approval(one: Mapping[str, Any], version: int) -> Approval:
     signature, certificate, declined = bytes.fromhex(one["signature"]), _text(one["certificate"]), one["declined"]
     if not isinstance(declined, bool):
         raise TypeError
-    signed = Detached(certificate.encode(), signature) if signature else None
+    signed = SignatureBeside(certificate.encode(), signature) if signature else None
     return replace(plain, reason=_text(one["reason"]), declined=declined, signed=signed)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from common.durable import write_whole
-from crypto.pki.authorship import Detached
+from crypto.authorship import SignatureBeside
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.storage.folders import StateFolder
@@ -42,7 +42,7 @@ class Signed:
 
     author: str
     """Whose, as a URI."""
-    signature: Detached
+    signature: SignatureBeside
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _plain(signed: Signed) -> dict[str, str]:
 
 
 def _signed(plain: dict[str, str]) -> Signed:
-    signature = Detached(plain["certificate"].encode(), bytes.fromhex(plain["signature"]))
+    signature = SignatureBeside(plain["certificate"].encode(), bytes.fromhex(plain["signature"]))
     return Signed(str(plain["author"]), signature)
 
 

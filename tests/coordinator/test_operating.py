@@ -9,7 +9,7 @@ import pytest
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from coordinator.operating import Operator
-from crypto.pki.authorship import sign_study
+from crypto.authorship import sign_study
 from support.certificates import make_authority
 from support.people import author_in
 from support.studies import tiny_study

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import structlog
 from structlog.testing import capture_logs
 
-from crypto.pki.authorship import sign_study
+from crypto.authorship import sign_study
 from crypto.pki.certificates import Credential
 from crypto.secagg.circle import Circle, reach_of
 from crypto.secagg.dealt.slices import Cutting, Layout, letter_form

@@ -23,7 +23,7 @@ import yaml
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
 from coordinator.operating import Operator
-from crypto.pki.authorship import sign_study
+from crypto.authorship import sign_study
 from policies.documents.document import parse_document
 from policies.documents.policy import Policy
 from policies.documents.study import Study

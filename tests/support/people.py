@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coordinator.config import Quotas
 from coordinator.core.rights import Action, Deed
 from coordinator.people.desk import Desk
-from crypto.pki.authorship import sign_study
+from crypto.authorship import sign_study
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Identity, Role
 from policies.documents.study import Study

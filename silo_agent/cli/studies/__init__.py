@@ -1,3 +1,3 @@
 """Commands about studies: writing one, reading an offered one, approving it, reporting on a finished one."""
 
-__all__ = ["report", "study"]
+__all__ = ["listing", "report", "study"]

@@ -343,8 +343,8 @@ class _Author:
 
 def _author(settings: AgentConfig, study: Study, wanted: str) -> _Author:
     """The author whom the agent has verified; of a file, who has signed it in a file beside it."""
+    from crypto.authorship import SignatureBeside, author_of
     from crypto.errors import CryptoError
-    from crypto.pki.authorship import Detached, author_of
     from crypto.pki.certificates import Trust
     from silo_agent.storage import offered
     from silo_agent.storage.folders import StateFolder
@@ -355,7 +355,7 @@ def _author(settings: AgentConfig, study: Study, wanted: str) -> _Author:
     for file in sorted(path.parent.glob(f"{path.name}.*.sig")) if path.is_file() else ():
         try:
             trust = Trust.load(settings.authority, settings.crls)
-            return _Author(author_of(trust, study.digest, study.purpose, Detached.read(file)).uri)
+            return _Author(author_of(trust, study.digest, study.purpose, SignatureBeside.read(file)).uri)
         except (CryptoError, OSError) as error:
             fault = f"{file.name}: {error}"
     return _Author("", fault)

@@ -7,7 +7,7 @@ import hashlib
 import grpc
 import pytest
 
-from crypto.pki.authorship import author_message, sign_study
+from crypto.authorship import author_message, sign_study
 from protos.v1 import common_pb2, operator_pb2
 from support.certificates import load
 from support.people import create_request

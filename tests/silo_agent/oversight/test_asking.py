@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crypto.pki.authorship import author_message, sign_study
+from crypto.authorship import author_message, sign_study
 from crypto.pki.certificates import Trust
 from policies.refusals import Refused
 from protos.messages import AuthorSignature

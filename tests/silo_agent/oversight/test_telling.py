@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crypto.pki.authorship import Detached
+from crypto.authorship import SignatureBeside
 from silo_agent.config import MailNotice, Notify
 from silo_agent.oversight.telling import PACE_SECONDS, Telling, WaitingStudy, message
 from silo_agent.storage import offered
@@ -19,7 +19,7 @@ from silo_agent.storage.folders import StateFolder
 from support.studies import tiny_study
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
-SIGNED = offered.Signed("fedward://author/ann", Detached(b"pem", b"s"))
+SIGNED = offered.Signed("fedward://author/ann", SignatureBeside(b"pem", b"s"))
 PROGRAM = "import os,sys,json; json.dump([sys.stdin.read(), dict(os.environ)], open(sys.argv[1], 'w'))"
 
 
@@ -123,8 +123,9 @@ class _Mailbox(socketserver.StreamRequestHandler):
                 self.wfile.write(b"354 go on\r\n")
             else:
                 self.server.commands.append(line.decode().strip())
-                self.wfile.write(b"250 ok\r\n")
-                if line.upper().startswith(b"QUIT"):
+                ends = line.upper().startswith(b"QUIT")
+                self.wfile.write(b"221 bye\r\n" if ends else b"250 ok\r\n")
+                if ends:
                     return
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crypto.pki.authorship import Detached
+from crypto.authorship import SignatureBeside
 from policies.documents.policy import DataRule, Policy
 from policies.refusals import Refused
 from silo_agent.config import AgentConfig
@@ -33,7 +33,7 @@ from support.studies import tiny_study
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
 AT = "2026-11-06T15:04:00+00:00"
-SIGNED = offered.Signed("fedward://author/ann", Detached(b"pem", b"s"))
+SIGNED = offered.Signed("fedward://author/ann", SignatureBeside(b"pem", b"s"))
 HERS = tiny_study(name="exam-2")
 EXAM, OTHER = tiny_study(name="exam"), tiny_study(name="other")
 

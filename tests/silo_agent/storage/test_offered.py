@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crypto.pki.authorship import Detached
+from crypto.authorship import SignatureBeside
 from silo_agent.storage import offered
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.offered import Offered, Signed, keep, text
@@ -77,7 +77,7 @@ def test_a_file_under_another_studys_digest_is_not_that_study(tmp_path):
     assert json.loads(folder.offer(other.digest).read_text())["name"] == "exam"
 
 
-SIGNED = Signed("fedward://author/ann", Detached(b"pem", b"signature"))
+SIGNED = Signed("fedward://author/ann", SignatureBeside(b"pem", b"signature"))
 
 
 def test_who_signed_and_what_the_silo_has_against_it_stand_beside_the_text(tmp_path):

@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from crypto.authorship import SignatureBeside, sign_study
 from policies.accounting import accountant
 from policies.documents.bounds import STORED
 from policies.documents.policy import load_policy
@@ -16,11 +18,12 @@ from policies.plan.release import plan as plan_of
 from silo_agent.cli import main
 from silo_agent.config import AgentConfig
 from silo_agent.storage import offered
-from silo_agent.storage.approvals import approvals, source_of
+from silo_agent.storage.approvals import approvals, source_of, upgrade
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import State
 from support.ledgers import NORTH
+from support.people import author_in
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
 
@@ -195,3 +198,99 @@ def test_an_approval_binds_what_runs_under_version_06_first(hospital, folder):
     file = write_yaml(hospital.parent / "study.yaml", tiny_document(name="mailed"))
     assert invoke(hospital, "approve", file, "--data", "tiny").exit_code == 0
     assert approvals(folder).bound[running.digest].data == "lab"
+
+
+# --- who asks, and who decides ----------------------------------------------------------------------------------------
+def test_a_study_says_who_asks_and_what_is_new(hospital, folder, authority):
+    signed = offered.Signed("fedward://author/ann", SignatureBeside(b"pem", b"s"))
+    later = tiny_study(revision=2, purpose="The same, better.", silos=["north", "south", "west", "east"])
+    hers = tiny_study(purpose="Somebody else's under this name.")
+    for study, author in ((STUDY, "ann"), (later, "ann"), (hers, "eve")):
+        offered.keep(folder, study, NOW, signed=replace(signed, author=f"fedward://author/{author}"))
+    shown = invoke(hospital, "show", later.digest).output
+    assert "Author: fedward://author/ann\nPurpose: The same, better.\n" in shown
+    assert f"It differs from tiny {STUDY.digest[:12]}, which asked before:" in shown
+    assert "  revision: null before, 2 now\n" in shown
+    assert '  silos: ["north", "south", "west"] before, ["north", "south", "west", "east"] now' in shown
+    found = json.loads(invoke(hospital, "show", later.digest, "--json").output)
+    assert (found["author"], found["purpose"], found["earlier"]["digest"]) == (
+        "fedward://author/ann",
+        "The same, better.",
+        STUDY.digest,
+    )
+    assert len(found["earlier"]["changes"]) == 3
+    assert json.loads(invoke(hospital, "show", hers.digest, "--json").output)["earlier"] is None
+
+
+def test_the_author_of_a_file_is_who_signed_it_beside(hospital, authority):
+    file = write_yaml(hospital.parent / "study.yaml", tiny_document(name="mailed"))
+    assert "Author: nobody: no author's signature came with it" in invoke(hospital, "show", file).output
+    mailed, beside = tiny_study(name="mailed"), file.with_name("study.yaml.ann.sig")
+    beside.write_text(sign_study(author_in(authority), STUDY.digest, STUDY.purpose).text)
+    assert "Author: nobody: study.yaml.ann.sig: " in invoke(hospital, "show", file).output
+    beside.write_text(sign_study(author_in(authority), mailed.digest, mailed.purpose).text)
+    assert "Author: fedward://author/ann" in invoke(hospital, "show", file).output
+
+
+def test_where_the_policy_names_approvers_one_signs_and_another_hands_it_in(hospital, folder, authority):
+    people = ["fedward://approver/ada", "fedward://approver/bo"]
+    write_yaml(hospital.parent / "policy.yaml", policy_document("north-ward", approvers=people))
+    plain = invoke(hospital, "approve", "tiny", "--data", "lab")
+    assert "the policy names approvers (fedward://approver/ada, fedward://approver/bo), and one" in str(plain.exception)
+    key, out = authority.credential("approver", "ada") / "key.pem", hospital.parent / "tiny.approval"
+    signed = invoke(hospital, "sign", "tiny", "--data", "lab", "--key", key, "--reason", "the board", "--out", out)
+    assert f"fedward://approver/ada approves tiny {STUDY.digest} for lab" in signed.output
+    assert approvals(folder).bound == {}, "who signs hands nothing in"
+    assert invoke(hospital, "approve", "tiny", "--signature", out).exit_code == 0
+    one = approvals(folder).bound[STUDY.digest]
+    assert (one.data, one.reason, one.signed.certificate) == (
+        "lab",
+        "the board",
+        key.with_name("certificate.pem").read_bytes(),
+    )
+    assert "approves other" not in told(hospital, "approve", "tiny", "--signature", hospital)
+    both = invoke(hospital, "approve", "tiny", "--signature", out, "--data", "lab")
+    assert both.exit_code == 2
+    stranger = authority.credential("operator", "ada") / "key.pem"
+    wrong = invoke(hospital, "sign", "tiny", "--data", "lab", "--key", stranger)
+    assert "approves nothing; sign with a certificate of the role approver" in str(wrong.exception)
+
+
+def test_a_study_is_declined_with_a_reason(hospital, folder):
+    assert "is declined; it gets no data here" in invoke(hospital, "decline", "tiny", "--reason", "not ours").output
+    one = approvals(folder).bound[STUDY.digest]
+    assert (one.verdict, one.reason) == ("refused", "not ours")
+    assert "It was declined on" in invoke(hospital, "show", "tiny").output
+    assert "nothing: declined" in invoke(hospital, "approvals").output
+    listed = json.loads(invoke(hospital, "approvals", "--json").output)["approvals"]
+    assert [(found["verdict"], found["signed"]) for found in listed] == [("refused", False)]
+
+
+def test_the_list_says_what_becomes_of_every_study(hospital, folder):
+    reasons = {"waits": ((offered.WAITS, "no data"),), "fits": (), "refused": (("delta", "1e-4"), ("clip", "2"))}
+    upgrade(folder, {}, [], NOW)
+    for name, said in reasons.items():
+        study = tiny_study(name=name)
+        offered.keep(folder, study, NOW)
+        offered.judged(folder, study.digest, said)
+    invoke(hospital, "decline", "tiny")
+    began = tiny_study(name="began")
+    state = State(folder.path)
+    state.add_study(began.digest, began.canonical())
+    state.close()
+    offered.begin(folder, began.digest, None)
+    folder.study(began.digest).path.mkdir(parents=True, exist_ok=True)
+    offered.judged(folder, began.digest, (("budget_spent", "4 of 4"),))
+    done = CliRunner().invoke(main.app, ["studies", "-c", str(hospital)]).output
+    assert "refused: delta, clip" in done
+    assert f"refused {tiny_study(name='refused').digest[:12]}: clip: 2\n" in done
+    assert "refused: budget_spent" in done
+    listed = json.loads(CliRunner().invoke(main.app, ["studies", "--json", "-c", str(hospital)]).output)
+    assert {one["name"]: one.get("verdict") for one in listed} == {
+        "began": None,
+        "waits": "waits for your decision",
+        "fits": "not decided yet",
+        "refused": "refused: delta, clip",
+        "tiny": "declined",
+    }
+    assert listed[0]["reasons"] == [{"reason": "budget_spent", "text": "4 of 4"}]

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from crypto.authorship import SignatureBeside, author_message, author_of, sign_study
 from crypto.errors import CertificateError, SignatureRefused
-from crypto.pki.authorship import Detached, author_message, author_of, sign_study
 from crypto.pki.certificates import Trust
 from support.certificates import load, make_authority
 
@@ -42,7 +42,7 @@ def test_nobody_but_an_author_signs_a_study(authority, trust, role):
     other = load(authority.credential(role, "other"))
     with pytest.raises(CertificateError, match="signs no study; an author does"):
         sign_study(other, DIGEST, PURPOSE)
-    forged = Detached.made(other, author_message(DIGEST, PURPOSE))
+    forged = SignatureBeside.made(other, author_message(DIGEST, PURPOSE))
     with pytest.raises(CertificateError):
         author_of(trust, DIGEST, PURPOSE, forged)
 
@@ -61,7 +61,7 @@ def test_a_stranger_and_an_old_certificate_do_not_count(authority, trust, ann, t
 def test_a_file_is_read_as_it_was_written(ann, tmp_path):
     signed, path = sign_study(ann, DIGEST, PURPOSE), tmp_path / "study.yaml.ann.sig"
     path.write_text(signed.text)
-    assert Detached.read(path) == signed
+    assert SignatureBeside.read(path) == signed
     assert set(json.loads(signed.text)) == {"certificate", "signature"}
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_signature_is_named_by_its_file(tmp_path, text):
     path = tmp_path / "study.yaml.ann.sig"
     path.write_text(text)
     with pytest.raises(SignatureRefused, match=r"study\.yaml\.ann\.sig: cannot be read; sign again"):
-        Detached.read(path)
+        SignatureBeside.read(path)
 
 
 def test_a_revoked_author_signs_nothing_that_counts(tmp_path):

@@ -21,7 +21,7 @@ _MOST_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Detached:
+class SignatureBeside:
     """A signature that lies beside what it is over, with the certificate of who signed."""
 
     certificate: bytes
@@ -57,14 +57,14 @@ def author_message(digest: str, purpose: str) -> bytes:
     return canonical("study author", digest, purpose)
 
 
-def sign_study(credential: Credential, digest: str, purpose: str) -> Detached:
+def sign_study(credential: Credential, digest: str, purpose: str) -> SignatureBeside:
     """Sign a study. Raises `CertificateError` if the credential is no author's: nobody would accept the signature."""
     if credential.identity.role is not Role.AUTHOR:
         msg = f"{credential.identity} signs no study; an author does (a certificate of the role author)"
         raise CertificateError(msg)
-    return Detached.made(credential, author_message(digest, purpose))
+    return SignatureBeside.made(credential, author_message(digest, purpose))
 
 
-def author_of(trust: Trust, digest: str, purpose: str, signed: Detached) -> Identity:
+def author_of(trust: Trust, digest: str, purpose: str, signed: SignatureBeside) -> Identity:
     """Return who stands behind a study. Raises `CertificateError` or `SignatureRefused` with the fault."""
     return trust.verify(signed.certificate, author_message(digest, purpose), signed.signature, role=Role.AUTHOR)
