@@ -5,6 +5,7 @@ Guarantees: a silo's text goes to others as a sentence (`protos.bounds`), whatev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -58,12 +59,23 @@ def describe(progress: Progress, seen: Mapping[str, float], now: float, cut_off:
         attempt=round_.place.attempt if round_ else 0,
         phase=round_.phase if round_ else "",
         tensor=round_.tensor if round_ else None,
+        since=round_.since if round_ else 0.0,
+        until=_until(progress),
         waiting_for=_waiting_for(progress),
         members=tuple(
             _member(progress, silo, seen.get(silo.name, 0.0), _heard(silo, seen, now, cut_off))
             for silo in progress.silos
         ),
     )
+
+
+def _until(progress: Progress) -> float:
+    """When the phase waits no more; 0 if nothing ends it, as while the study is paused."""
+    round_ = progress.round
+    if round_ is None or progress.life is not Life.RUNNING:
+        return 0.0
+    ends = round_.deadline
+    return ends if math.isfinite(ends) else 0.0
 
 
 def _standing(progress: Progress) -> str:

@@ -100,6 +100,8 @@ from protos.steps import Note, Task
 log = structlog.get_logger()
 _UPDATED = "the coordinator was updated in the middle of the attempt, and silos write notes in another form now"
 TICK_SECONDS = 0.25
+SEEN_SECONDS = 30.0
+"""How often it is stored which silos have called."""
 STUCK_SECONDS = 60.0
 """How long the clock may wait for its turn before the coordinator counts as stuck."""
 
@@ -157,7 +159,9 @@ class Engine:
         self._older = store.older
         self._studies: dict[str, Study] = {}
         self._told = store.told()
-        self._seen: dict[str, float] = {}
+        self._seen: dict[str, float] = store.seen()
+        self._seen_stored = dict(self._seen)
+        self._seen_next = 0.0
         self._cut_off: set[str] = set()
         """Silos whose certificates were revoked since they last called."""
         self._worker = ThreadPoolExecutor(1, "adding")
@@ -201,8 +205,8 @@ class Engine:
         """Raise `Refused` if this version could not carry the study out, whatever its silos say."""
         _require_bounds(study)
 
-    def create(self, study: Study, entry: AuditEntry, author: AuthorSignature | None) -> None:
-        """Store a study, with its author's signature and its entry in the audit log.
+    def create(self, study: Study, entry: AuditEntry, author: AuthorSignature | None, *, after: str = "") -> None:
+        """Store a study, with its author's signature and its entry in the audit log; `after`: the revision before it.
 
         Raises `Refused`, `StudyExistsError`, `LittleRoomError` if a round does not fit.
         """
@@ -210,7 +214,7 @@ class Engine:
         require_room(study, self._spool.free)
         progress = studies.create(script_of(study))
         with self._lock:
-            self._store.create(study.canonical(), progress, entry, author)
+            self._store.create(study.canonical(), progress, entry, author, after=after)
             self._progress[study.digest] = progress
             self._measure()
         log.info("study created", study=study.digest, name=study.name)
@@ -224,16 +228,37 @@ class Engine:
             progress = self._of(study)
             self._commit(progress, *move(progress, self._clock()), entry=entry)
 
+    def delete(self, study: str, entry: AuditEntry) -> None:
+        """Forget a study that was never started. Raises `StudyStateError` if it was."""
+        with self._lock:
+            studies.require_unstarted(self._of(study))
+            self._store.delete(study, entry)
+            del self._progress[study]
+            self._studies.pop(study, None)
+            self._measure()
+
+    def require_over(self, study: str) -> None:
+        """Raise `StudyStateError` unless a study is over."""
+        with self._lock:
+            studies.require_over(self._of(study))
+
+    def named(self, name: str) -> list[tuple[Progress, int]]:
+        """Return the studies of this name, in the order of their creation, with their revisions."""
+        with self._lock:
+            found = [one for one in self._progress.values() if one.script.name == name]
+            return [(one, self._study(one.script.study).revision) for one in found]
+
     def find(self, wanted: str, shown: Callable[[str], bool]) -> Script:
         """Return the study with this name, or whose digest begins so with at least twelve digits.
 
-        Studies of which `shown` says no are not there. Raises `UnknownStudyError`, also if several match.
+        Of several revisions of one name it is the newest. Studies of which `shown` says no are not there. Raises
+        `UnknownStudyError`, also if several match.
         """
         with self._lock:
             scripts = [one.script for one in self._progress.values() if shown(one.script.study)]
         found = [one for one in scripts if means(wanted, one.name, one.study)]
-        if len(found) == 1:
-            return found[0]
+        if len(found) == 1 or (found and all(one.name == wanted for one in found)):
+            return found[-1]
         digits = f"at least {LEAST_DIGITS} digits of the digest"
         msg = f"{len(found)} studies match {wanted!r}; give the whole name, or {digits}"
         raise UnknownStudyError(msg)
@@ -250,10 +275,10 @@ class Engine:
             described = self._described(progress)
             return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
-    def statuses(self) -> list[StudyStatus]:
-        """Return the status of all studies, without their histories."""
+    def statuses(self, shown: Callable[[str], bool] = lambda _: True) -> list[StudyStatus]:
+        """Return the status of all studies that are `shown`, by digest, without their histories."""
         with self._lock:
-            return [brief(self._described(progress)) for progress in self._progress.values()]
+            return [brief(self._described(one)) for study, one in self._progress.items() if shown(study)]
 
     def results(self, study: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
@@ -459,9 +484,9 @@ class Engine:
         self._spool.sweep([progress.round.place for progress in live if progress.round])
 
     def _described(self, progress: Progress) -> StudyStatus:
-        return short(
-            describe(progress, self._seen, self._clock(), self._cut_off), self.shortages.standing(progress.script.study)
-        )
+        study = progress.script.study
+        found = describe(progress, self._seen, self._clock(), self._cut_off)
+        return short(replace(found, revision=self._study(study).revision), self.shortages.standing(study))
 
     def _of(self, study: str) -> Progress:
         progress = self._progress.get(study)
@@ -625,6 +650,7 @@ class Engine:
         while not self._stop.wait(TICK_SECONDS):
             for key in self.shortages.due():
                 self._try_again(key)
+            self._store_seen()
             with self._lock:
                 self._ticked = time.monotonic()
                 for study in list(self._progress):
@@ -635,6 +661,20 @@ class Engine:
                         if self.shortages.note(error) is None:
                             log.exception("time could not pass", study=study)
                 self._metrics.clock_turns.inc()
+
+    def _store_seen(self) -> None:
+        """Store now and then which silos have called since."""
+        if (now := time.monotonic()) < self._seen_next:
+            return
+        self._seen_next = now + SEEN_SECONDS
+        called = {silo: at for silo, at in self._seen.copy().items() if self._seen_stored.get(silo) != at}
+        try:
+            if called:
+                self._store.see(called)
+                self._seen_stored |= called
+        except Exception as error:
+            if self.shortages.note(error) is None:
+                log.exception("it is not stored which silos have called")
 
     def _try_again(self, key: str) -> None:
         """Do again what failed because this machine was short: a sum, or a write of the size of most."""

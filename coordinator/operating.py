@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import grpc
 
 from coordinator.audit_copy import AuditCopy
 from coordinator.config import OperatorConfig
+from coordinator.core.filtering import EVERYTHING, StudyFilter
 from coordinator.errors import OperatorError
 from crypto.authorship import SignatureBeside
 from crypto.pki.certificates import Credential
@@ -88,11 +90,26 @@ class Operator:
             request = operator_pb2.StudyRequest(study=study)
             return codec.from_wire(StudyStatus, self._calls.GetStudyStatus(request, timeout=DEADLINE_SECONDS))
 
-    def statuses(self) -> list[StudyStatus]:
-        """Return the status of all studies in brief."""
+    def delete(self, study: str, reason: str = "") -> None:
+        """Forget a study that was never started."""
         with self._errors():
-            reply = self._calls.ListStudies(operator_pb2.ListStudiesRequest(), timeout=DEADLINE_SECONDS)
-            return [codec.from_wire(StudyStatus, status) for status in reply.studies]
+            self._calls.DeleteStudy(_request(study, reason), timeout=DEADLINE_SECONDS)
+
+    def archive(self, study: str, reason: str = "") -> None:
+        """Leave a study that is over out of lists."""
+        with self._errors():
+            self._calls.ArchiveStudy(_request(study, reason), timeout=DEADLINE_SECONDS)
+
+    def statuses(self, wanted: StudyFilter = EVERYTHING) -> list[StudyStatus]:
+        """Return the status of the studies of a page in brief."""
+        return self.page(wanted)[0]
+
+    def page(self, wanted: StudyFilter) -> tuple[list[StudyStatus], int]:
+        """Return the studies of a page in brief, and how many come after it."""
+        request = operator_pb2.ListStudiesRequest(**{**asdict(wanted), "states": sorted(wanted.states)})
+        with self._errors():
+            reply = self._calls.ListStudies(request, timeout=DEADLINE_SECONDS)
+            return [codec.from_wire(StudyStatus, status) for status in reply.studies], int(reply.more)
 
     def results(self, study: str) -> StudyResults:
         """Return what a finished study has published."""

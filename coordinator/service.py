@@ -20,6 +20,7 @@ import grpc
 import structlog
 
 from coordinator.core.quotas import QuotaError
+from coordinator.core.revisions import StudyExistsError
 from coordinator.core.rights import RightsError
 from coordinator.core.round import WrongPhaseError
 from coordinator.core.study import StudyStateError
@@ -35,7 +36,7 @@ from coordinator.relay.handing_out import HandingOut
 from coordinator.shortages import Shortages
 from coordinator.storage.audit_log import AuditLog, AuditLogError
 from coordinator.storage.spool import Spool, SpoolFullError
-from coordinator.storage.store import ContentConflictError, StudyExistsError
+from coordinator.storage.store import ContentConflictError
 from coordinator.sums.room import LittleRoomError
 from coordinator.work import complaint_of
 from crypto.audit_chain import AuditStatement, Followed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from protos.bounds import MAX_SILOS, Count, Name, Names, Sentence
+from protos.bounds import MAX_SILOS, Count, Name, Names, Sentence, Text
 from protos.messages import Message, Tensor
 
 MAX_HISTORY = 20_000
@@ -72,3 +72,12 @@ class StudyStatus(Message):
     """The latest phases that ended."""
     uploads: Annotated[tuple[UploadSize, ...], Count(0, MAX_HISTORY)] = ()
     """The latest uploads."""
+    owner: Annotated[str, Text(128)] = ""
+    """Who created it, as a URI; empty if no version noted it."""
+    revision: int = 0
+    """0 from a version up to 0.6."""
+    archived: bool = False
+    since: float = 0.0
+    """When the phase began, in seconds since the epoch; 0 if there is none."""
+    until: float = 0.0
+    """When what the phase waits for is waited for no more; 0 if nothing ends it."""

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from common.figure_words import told
+from coordinator.cli import listing
 from coordinator.cli.options import (
     DEFAULT,
     JsonOption,
@@ -89,6 +90,31 @@ def abort(
     one = client.status(study)
     confirm(f"Abort {one.name} ({one.study[:12]}, {one.state}, round {one.round}/{one.rounds}) for good?", yes=yes)
     client.abort(one.study, reason)
+
+
+@study_app.command()
+def delete(
+    study: StudyArgument,
+    operator: OperatorOption = DEFAULT,
+    reason: ReasonOption = "",
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Forget a study that was never started; no silo has heard of it. One that ran is archived."""
+    client = connected(operator)
+    one = client.status(study)
+    confirm(f"Delete {one.name} ({one.study[:12]}, {one.state})?", yes=yes)
+    client.delete(one.study, reason)
+
+
+@study_app.command()
+def archive(study: StudyArgument, operator: OperatorOption = DEFAULT, reason: ReasonOption = "") -> None:
+    """Leave a study that is over out of lists. It is kept as it is; `study list --archived` shows it."""
+    connected(operator).archive(study, reason)
+
+
+study_app.command("list")(listing.list_studies)
+study_app.command("watch")(listing.watch)
 
 
 @study_app.command()

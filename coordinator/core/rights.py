@@ -22,6 +22,10 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     ABORT = "abort"
+    DELETE = "delete"
+    """Forget a study that was never started."""
+    ARCHIVE = "archive"
+    """Leave a study that is over out of lists."""
     FORGIVE = "forgive"
     """Forget what waiting for one silo has cost the study."""
 

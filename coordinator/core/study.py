@@ -269,6 +269,20 @@ def expire(state: Progress, now: float) -> Outcome:
     return _in_tune(_timed(_after_abort(replace(state, silos=silos, round=round_), round_, now), now)), effects
 
 
+def require_unstarted(state: Progress) -> None:
+    """Raise `StudyStateError` unless the study was never started, so that no silo has heard of it."""
+    if state.life is not Life.CREATED:
+        msg = f"the study is {state.life}; only one that was never started can be deleted"
+        raise StudyStateError(msg)
+
+
+def require_over(state: Progress) -> None:
+    """Raise `StudyStateError` unless the study is over."""
+    if state.life not in OVER:
+        msg = f"the study is {state.life}; only one that is over can be archived"
+        raise StudyStateError(msg)
+
+
 def abort(state: Progress, reason: str, now: float) -> Outcome:
     """Stop a study for good. Raises `StudyStateError` if the study is over already."""
     if state.life in OVER:

@@ -16,13 +16,15 @@ from typing import Final
 import structlog
 
 from coordinator.core import study as studies
+from coordinator.core.filtering import EVERYTHING, StudyFilter, page
 from coordinator.core.quotas import QuotaError, QuotaLimits, Usage, require_calm, require_within
+from coordinator.core.revisions import Namesake, StudyExistsError, require_next
 from coordinator.core.rights import AUDITORS, Action, Deed, RightsError, may_see, require_right, require_role
 from coordinator.core.study import Outcome, Progress, Script, StudyStateError
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.people.authors import RequireAuthor, UnsignedError
 from coordinator.storage.audit_log import DONE, REFUSED, stamp
-from coordinator.storage.store import Store, StudyExistsError
+from coordinator.storage.store import Store
 from coordinator.sums.room import LittleRoomError, most_bytes
 from crypto.pki.identity import Identity
 from policies.documents.study import Study, read_stored
@@ -71,7 +73,7 @@ class Desk:
         """`clock` gives seconds since the epoch."""
         self._require_author = require_author
         self._engine, self._audit, self._limits, self._clock = engine, store.audit, limits, clock
-        self._owners = store.owners()
+        self._store, self._owners, self._archived = store, store.owners(), store.archived()
         self._sizes: dict[str, int] = {}
         self._turn = threading.Lock()
         """Held from the look at a quota until what it allows is stored."""
@@ -89,8 +91,11 @@ class Desk:
             about(_About(study.digest, study.name))
             self._require_author(study, signed, deed.who)
             self._engine.require_bounds(study)  # first: nothing is planned of a study whose constants know no bound
+            before = self._namesakes(study.name)
+            require_next(study.name, study.digest, study.revision, deed.who.uri, before)
             require_within(self._limits, self._usage(deed.who), most_bytes(study))
-            self._engine.create(study, self._entry(deed, _About(study.digest, study.name)), signed)
+            after = max(before, key=lambda one: one.revision).study if before else ""
+            self._engine.create(study, self._entry(deed, _About(study.digest, study.name)), signed, after=after)
             self._owners[study.digest] = deed.who.uri
         return study.digest
 
@@ -104,17 +109,17 @@ class Desk:
             require_right(deed, self._owners.get(script.study, ""))
             if deed.action is not Action.ABORT:
                 require_calm(self._limits, self._audit.done(deed.who.uri, self._now()))
-            self._engine.command(script.study, _move(deed), self._entry(deed, named))
+            self._do(script.study, deed, self._entry(deed, named))
         log.info("acted", who=deed.who.uri, action=deed.action, study=named.study)
 
     # --- reading ----------------------------------------------------------------------------------------------------
     def status(self, wanted: str, who: Identity) -> StudyStatus:
         """Return the status of a study with its history. Raises `UnknownStudyError`."""
-        return self._engine.status(self._find(wanted, who).study)
+        return self._owned(self._engine.status(self._find(wanted, who).study))
 
-    def statuses(self, who: Identity) -> list[StudyStatus]:
-        """Return the status of all studies that this person may see, without their histories."""
-        return [one for one in self._engine.statuses() if self._shows(one.study, who)]
+    def statuses(self, who: Identity, wanted: StudyFilter = EVERYTHING) -> tuple[list[StudyStatus], int]:
+        """Return a page of the studies that this person may see, in brief, and how many come after it."""
+        return page(map(self._owned, self._engine.statuses(lambda study: self._shows(study, who))), wanted)
 
     def results(self, wanted: str, who: Identity) -> StudyResults:
         """Return what a finished study has published. Raises `UnknownStudyError`, `StudyStateError`."""
@@ -133,6 +138,27 @@ class Desk:
         return self._audit.cosigned()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+    def _do(self, study: str, deed: Deed, entry: AuditEntry) -> None:
+        match deed.action:
+            case Action.DELETE:
+                self._engine.delete(study, entry)
+                self._owners.pop(study, None)
+            case Action.ARCHIVE:
+                self._engine.require_over(study)
+                self._store.archive(study, entry)
+                self._archived.add(study)
+            case _:
+                self._engine.command(study, _move(deed), entry)
+
+    def _owned(self, one: StudyStatus) -> StudyStatus:
+        return replace(one, owner=self._owners.get(one.study, ""), archived=one.study in self._archived)
+
+    def _namesakes(self, name: str) -> list[Namesake]:
+        return [
+            Namesake(one.script.study, self._owners.get(one.script.study, ""), one.life, revision)
+            for one, revision in self._engine.named(name)
+        ]
+
     def _require_auditor(self, who: Identity) -> None:
         if who.role not in AUDITORS:
             msg = f"{who} may not read the audit log; operators and viewers may"

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import grpc
 
+from coordinator.core.filtering import StudyFilter
 from coordinator.core.rights import READERS, Action, Deed
 from coordinator.door.callers import certificate_of
 from coordinator.people.desk import Desk
 from coordinator.service import Caller, Refusals, mapped, mapped_stream
 from protos import codec
 from protos.bounds import sentence
-from protos.messages import AuthorSignature, require_name
+from protos.messages import AuthorSignature, require_name, require_text
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 
@@ -63,6 +64,18 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         """Go on with a study."""
         return self._act(request.study, self._deed(context, Action.RESUME, request.reason))
 
+    @mapped
+    def DeleteStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Forget a study that was never started."""
+        return self._act(request.study, self._deed(context, Action.DELETE, request.reason))
+
+    @mapped
+    def ArchiveStudy(
+        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Leave a study that is over out of lists."""
+        return self._act(request.study, self._deed(context, Action.ARCHIVE, request.reason))
+
     @mapped_stream
     def GetResults(
         self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
@@ -82,12 +95,17 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     @mapped
     def ListStudies(
         self,
-        request: operator_pb2.ListStudiesRequest,  # noqa: ARG002  # the call is the message
+        request: operator_pb2.ListStudiesRequest,
         context: grpc.ServicerContext,
     ) -> operator_pb2.ListStudiesReply:
-        """Return the status of all studies that the caller may see, in brief."""
-        found = self._desk.statuses(self._caller.identity(context))
-        return operator_pb2.ListStudiesReply(studies=[codec.to_wire(one) for one in found])
+        """Return a page of the studies that the caller may see, in brief."""
+        for text in (*request.states, request.name, request.owner, request.after):
+            require_text(text, "list")
+        wanted = StudyFilter(
+            frozenset(request.states), request.name, request.owner, request.archived, request.most, request.after
+        )
+        found, more = self._desk.statuses(self._caller.identity(context), wanted)
+        return operator_pb2.ListStudiesReply(studies=[codec.to_wire(one) for one in found], more=more)
 
     @mapped_stream
     def GetAuditLog(

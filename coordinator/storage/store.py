@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -43,6 +43,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLAlchemyError
 
 from common.sqlite import make_durable
+from coordinator.core.revisions import StudyExistsError
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
 from coordinator.storage import audit_log
@@ -61,12 +62,15 @@ from protos.messages import (
 )
 from protos.status import MAX_HISTORY, PhaseTime, UploadSize
 
+_NAME: Final = 63
+"""The column `name` keeps studies apart that run at once. A revision whose name went to the next one has the beginning
+of its digest there; its name stands in its state."""
 _metadata = MetaData()
 _studies = Table(
     "studies",
     _metadata,
     Column("study", String(64), primary_key=True),
-    Column("name", String(63), nullable=False, unique=True),
+    Column("name", String(_NAME), nullable=False, unique=True),
     Column("canonical", LargeBinary, nullable=False),
     Column("progress", String, nullable=False),
 )
@@ -101,6 +105,15 @@ _authors = Table(
     Column("signature", LargeBinary, nullable=False),
 )
 """The signature of each study's author, as it was handed in. Studies of versions up to 0.6 have no row here."""
+_archived = Table("archived", _metadata, Column("study", String(64), primary_key=True))
+"""Studies that are left out of lists."""
+_seen = Table(
+    "seen",
+    _metadata,
+    Column("silo", String(63), primary_key=True),
+    Column("heard", Float, nullable=False),
+)
+"""When each silo last called, stored every half a minute, so that a restart forgets no silence."""
 _contents = Table(
     "contents",
     _metadata,
@@ -160,10 +173,6 @@ class StoreError(CoordinatorError):
 
 class StoreDamagedError(StoreError):
     """The database does not hold what was stored. The message names its file, the cause and the fix."""
-
-
-class StudyExistsError(CoordinatorError):
-    """A study with this name or digest exists already."""
 
 
 class ContentConflictError(CoordinatorError):
@@ -239,11 +248,17 @@ class Store:
             connection.execute(delete(_room))
 
     def create(
-        self, canonical: bytes, progress: Progress, entry: AuditEntry, author: AuthorSignature | None = None
+        self,
+        canonical: bytes,
+        progress: Progress,
+        entry: AuditEntry,
+        author: AuthorSignature | None = None,
+        *,
+        after: str = "",
     ) -> None:
         """Store a new study, which belongs to who created it, with its signature and its entry in the audit log.
 
-        Raises `StudyExistsError`.
+        `after`: the digest of the revision before it, which gives up the name. Raises `StudyExistsError`.
         """
         script = progress.script
         row = {
@@ -254,6 +269,9 @@ class Store:
         }
         try:
             with self._transaction() as connection:
+                if after:
+                    given_up = {"name": after[:_NAME]}
+                    connection.execute(update(_studies).where(_studies.c.study == after).values(given_up))
                 connection.execute(insert(_studies).values(row))
                 connection.execute(insert(_created).values(study=script.study))
                 connection.execute(insert(_owners).values(study=script.study, owner=entry.who))
@@ -263,6 +281,37 @@ class Store:
         except IntegrityError:
             msg = f"a study named {script.name!r} exists already; give the new one another name"
             raise StudyExistsError(msg) from None
+
+    def delete(self, study: str, entry: AuditEntry) -> None:
+        """Forget a study that was never started, with an entry in the audit log."""
+        with self._transaction() as connection:
+            for table in (_studies, _created, _owners, _authors, _changes, _archived):
+                connection.execute(delete(table).where(table.c.study == study))
+            audit_log.append(connection, entry)
+        self._kept.pop(study, None)
+
+    def archive(self, study: str, entry: AuditEntry) -> None:
+        """Note that a study is left out of lists, with an entry in the audit log. Again changes nothing else."""
+        with self._transaction() as connection:
+            if connection.execute(select(_archived).where(_archived.c.study == study)).first() is None:
+                connection.execute(insert(_archived).values(study=study))
+            audit_log.append(connection, entry)
+
+    def archived(self) -> set[str]:
+        """Return the digests of all studies that are left out of lists."""
+        with self._transaction() as connection:
+            return {row.study for row in connection.execute(select(_archived))}
+
+    def see(self, seen: Mapping[str, float]) -> None:
+        """Store when silos last called, in seconds since the epoch."""
+        with self._transaction() as connection:
+            connection.execute(delete(_seen).where(_seen.c.silo.in_(seen)))
+            connection.execute(insert(_seen), [{"silo": silo, "heard": at} for silo, at in seen.items()])
+
+    def seen(self) -> dict[str, float]:
+        """Return when each silo last called, as far as that was stored."""
+        with self._transaction() as connection:
+            return {row.silo: row.heard for row in connection.execute(select(_seen))}
 
     def owners(self) -> dict[str, str]:
         """Return who created each study, as a URI by the study's digest."""

@@ -92,14 +92,28 @@ class StudyReply(_message.Message):
     def __init__(self) -> None: ...
 
 class ListStudiesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("states", "name", "owner", "archived", "most", "after")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    name: str
+    owner: str
+    archived: bool
+    most: int
+    after: str
+    def __init__(self, states: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., owner: _Optional[str] = ..., archived: _Optional[bool] = ..., most: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
 
 class ListStudiesReply(_message.Message):
-    __slots__ = ("studies",)
+    __slots__ = ("studies", "more")
     STUDIES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     studies: _containers.RepeatedCompositeFieldContainer[StudyStatus]
-    def __init__(self, studies: _Optional[_Iterable[_Union[StudyStatus, _Mapping]]] = ...) -> None: ...
+    more: int
+    def __init__(self, studies: _Optional[_Iterable[_Union[StudyStatus, _Mapping]]] = ..., more: _Optional[int] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
     __slots__ = ("silo", "state", "why", "last_seen", "slow_seconds", "slow_budget", "lost_attempts", "set_aside")
@@ -152,7 +166,7 @@ class UploadSize(_message.Message):
     def __init__(self, round: _Optional[int] = ..., attempt: _Optional[int] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., silo: _Optional[str] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class StudyStatus(_message.Message):
-    __slots__ = ("study", "name", "state", "why", "round", "rounds", "attempt", "phase", "tensor", "waiting_for", "members", "times", "uploads")
+    __slots__ = ("study", "name", "state", "why", "round", "rounds", "attempt", "phase", "tensor", "waiting_for", "members", "times", "uploads", "owner", "revision", "archived", "since", "until")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +180,11 @@ class StudyStatus(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     TIMES_FIELD_NUMBER: _ClassVar[int]
     UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
     study: str
     name: str
     state: str
@@ -179,7 +198,12 @@ class StudyStatus(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[MemberStatus]
     times: _containers.RepeatedCompositeFieldContainer[PhaseTime]
     uploads: _containers.RepeatedCompositeFieldContainer[UploadSize]
-    def __init__(self, study: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., round: _Optional[int] = ..., rounds: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., times: _Optional[_Iterable[_Union[PhaseTime, _Mapping]]] = ..., uploads: _Optional[_Iterable[_Union[UploadSize, _Mapping]]] = ...) -> None: ...
+    owner: str
+    revision: int
+    archived: bool
+    since: float
+    until: float
+    def __init__(self, study: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., round: _Optional[int] = ..., rounds: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., times: _Optional[_Iterable[_Union[PhaseTime, _Mapping]]] = ..., uploads: _Optional[_Iterable[_Union[UploadSize, _Mapping]]] = ..., owner: _Optional[str] = ..., revision: _Optional[int] = ..., archived: _Optional[bool] = ..., since: _Optional[float] = ..., until: _Optional[float] = ...) -> None: ...
 
 class Figure(_message.Message):
     __slots__ = ("domain", "metric", "value", "low", "high")

@@ -59,6 +59,16 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
                 _registered_method=True)
+        self.DeleteStudy = channel.unary_unary(
+                '/fedward.v1.OperatorService/DeleteStudy',
+                request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+                _registered_method=True)
+        self.ArchiveStudy = channel.unary_unary(
+                '/fedward.v1.OperatorService/ArchiveStudy',
+                request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+                _registered_method=True)
         self.ForgiveSilo = channel.unary_unary(
                 '/fedward.v1.OperatorService/ForgiveSilo',
                 request_serializer=protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.SerializeToString,
@@ -116,6 +126,20 @@ class OperatorServiceServicer:
 
     def ResumeStudy(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteStudy(self, request, context):
+        """Forgets a study that was never started; no silo has heard of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ArchiveStudy(self, request, context):
+        """Leaves a study that is over out of lists. It is kept as it is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -178,6 +202,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
             ),
             'ResumeStudy': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeStudy,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
+            ),
+            'DeleteStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteStudy,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
+            ),
+            'ArchiveStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ArchiveStudy,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
             ),
@@ -340,6 +374,60 @@ class OperatorService:
             request,
             target,
             '/fedward.v1.OperatorService/ResumeStudy',
+            protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/DeleteStudy',
+            protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ArchiveStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/ArchiveStudy',
             protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
             options,

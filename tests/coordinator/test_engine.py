@@ -1209,3 +1209,18 @@ def test_who_lied_is_asked_of_the_note_and_the_key_alone(make_engine, tmp_path, 
     both = bool(evidence and there)
     assert engine._liar("north", said) == ("south" if both else "")
     assert asked == ([(PLACE, "north", said, b"the note")] if both else [])
+
+
+def test_a_restart_forgets_no_silence(make_engine, clock, monkeypatch):
+    """As after a kill: nothing is stored at the end."""
+    monkeypatch.setattr("coordinator.engine.TICK_SECONDS", 0.01)
+    monkeypatch.setattr("coordinator.engine.SEEN_SECONDS", 0.02)
+    before = make_engine()
+    before.seen("north")
+    heard = dict(before._seen)
+    end = time.monotonic() + 60
+    while before._store.seen() != heard:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    clock.now += 100 if hasattr(clock, "now") else 0
+    assert make_engine(begin=False)._seen == heard

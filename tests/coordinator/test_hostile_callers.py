@@ -53,6 +53,8 @@ def operator_requests(study, authority):
     return {
         "CreateStudy": create_request(authority, study),
         "StartStudy": one,
+        "DeleteStudy": one,
+        "ArchiveStudy": one,
         "AbortStudy": operator_pb2.AbortStudyRequest(study="nobody's", reason="no"),
         "PauseStudy": one,
         "ResumeStudy": one,

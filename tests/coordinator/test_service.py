@@ -1286,8 +1286,12 @@ def test_a_study_is_found_by_name_digest_or_the_beginning_of_one(scene, operator
 
 
 def test_a_study_is_created_once(scene, operator, authority):
-    for study in (scene.study, tiny_study(name=scene.study.name)):
-        with refused(Code.ALREADY_EXISTS, f"named '{scene.study.name}' exists already; give the new one another name"):
+    exists = f"named '{scene.study.name}' exists already"
+    for study, says in (
+        (scene.study, "; give the new one another name"),
+        (tiny_study(name=scene.study.name), " and is running; abort it, or wait until it is over, or give the new one"),
+    ):
+        with refused(Code.ALREADY_EXISTS, f"{exists}{says}"):
             operator.operator.CreateStudy(create_request(authority, study))
     for canonical in (b"", b"{}", b"\xff", b'{"version": 1}'):
         with refused(Code.INVALID_ARGUMENT, ""):

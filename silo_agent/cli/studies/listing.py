@@ -67,7 +67,8 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
         stands = f"{_verdict(ask, decided.get(ask.digest))}, offered last {ask.asked}"
         table.add_row(ask.name, ask.digest[:_SHORT], _short(ask.author), "none yet", stands)
     print_whole(table)
-    for name, digest in [(one.name, one.digest) for one in (*known, *asking)]:
+    names = [(one.name, one.digest) for one in known] + [(one.name, one.digest) for one in asking]
+    for name, digest in names:
         for label, text in said.get(digest, ()):
             typer.echo(f"{name} {digest[:_SHORT]}: {label}: {text}")
     if asking:

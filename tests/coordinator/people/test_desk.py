@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.core.filtering import StudyFilter
 from coordinator.core.quotas import QuotaError
+from coordinator.core.revisions import StudyExistsError
 from coordinator.core.rights import RightsError
 from coordinator.core.study import StudyStateError
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.people import desk as desks
 from coordinator.storage.spool import Spool
-from coordinator.storage.store import Store, StudyExistsError
+from coordinator.storage.store import Store
 from coordinator.sums.room import most_bytes
 from crypto.pki.identity import Identity, Role
 from policies.documents import bounds
@@ -38,6 +40,21 @@ def engine(tmp_path):
 
 
 @pytest.fixture
+def reopen(tmp_path):
+    """The desk of a coordinator that begins again on the same database."""
+    opened = []
+
+    def again():
+        store, spool = Store.in_folder(tmp_path), Spool(tmp_path / "spool-again")
+        opened.append(Engine(store, spool, CoordinatorMetrics(), lambda: 1e9, summed=lambda *_: None))
+        return desk_of(opened[-1])
+
+    yield again
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
 def desk(engine):
     made = desk_of(engine)
     made.create(MINE.canonical(), ops("create", who=ADA))
@@ -51,10 +68,10 @@ def log_of(desk):
 
 def test_a_study_belongs_to_who_created_it_also_after_a_restart(desk, engine):
     for each in (desk, desk_of(engine)):
-        assert [one.name for one in each.statuses(ADA)] == ["mine"]
+        assert [one.name for one in each.statuses(ADA)[0]] == ["mine"]
         assert (
-            [one.name for one in each.statuses(OPS)]
-            == [one.name for one in each.statuses(VIEWER)]
+            [one.name for one in each.statuses(OPS)[0]]
+            == [one.name for one in each.statuses(VIEWER)[0]]
             == ["mine", "others"]
         )
         for call in (each.status, each.results):
@@ -98,10 +115,10 @@ def test_a_reason_of_any_length_is_a_sentence(desk):
     ],
 )
 def test_a_refused_action_changes_nothing_and_is_noted(desk, wanted, deed, error, known):
-    before = desk.statuses(OPS)
+    before = desk.statuses(OPS)[0]
     with pytest.raises(error) as refused:
         desk.act(wanted, deed)
-    assert desk.statuses(OPS) == before
+    assert desk.statuses(OPS)[0] == before
     last = log_of(desk)[-1]
     assert (last.who, last.action, last.outcome, last.why) == (deed.who.uri, deed.action, "refused", str(refused.value))
     assert (last.study, last.name) == known
@@ -188,8 +205,8 @@ def test_creations_without_end_leave_a_bounded_log(engine, monkeypatch):
         except QuotaError:
             continue
     assert len(log_of(desk)) == 5 + 10
-    assert len(desk.statuses(ADA)) == 5
-    assert set(desk._sizes) <= {one.study for one in desk.statuses(ADA)}, "nothing is remembered of what was refused"
+    assert len(desk.statuses(ADA)[0]) == 5
+    assert set(desk._sizes) <= {one.study for one in desk.statuses(ADA)[0]}, "nothing is remembered of what was refused"
 
 
 @pytest.mark.parametrize("who", [ADA, Identity(Role.APPROVER, "ann"), Identity(Role.SILO, "north")])
@@ -228,3 +245,55 @@ def test_every_action_moves_a_study_and_says_who_did_it(desk):
         assert (status.state, status.why) == (state, why)
     with pytest.raises(ValueError, match="create is not done to a study that exists"):
         desk.act("mine", ops("create", "again"))
+
+
+# --- the life of a study ----------------------------------------------------------------------------------------------
+def next_of(study, revision, **changes):
+    return tiny_study(name=study.name, revision=revision, **changes)
+
+
+def test_a_study_that_is_over_is_created_again_as_the_next_revision(desk, reopen):
+    with pytest.raises(StudyExistsError, match="and is created; delete it"):
+        desk.create(next_of(MINE, 2).canonical(), ops("create", who=ADA))
+    desk.act("mine", ops("abort", "refused", who=ADA))
+    with pytest.raises(StudyExistsError, match="another name"):
+        desk.create(next_of(MINE, 2).canonical(), ops("create", who=GRACE))
+    with pytest.raises(StudyExistsError, match="state revision: 2"):
+        desk.create(next_of(MINE, 1, purpose="Changed.").canonical(), ops("create", who=ADA))
+    second = next_of(MINE, 2)
+    assert desk.create(second.canonical(), ops("create", who=ADA)) == second.digest
+    again = reopen()
+    assert again.status("mine", ADA).study == second.digest, "a name means the newest"
+    assert (again.status("mine", ADA).revision, again.status(MINE.digest[:12], ADA).state) == (2, "aborted")
+    again.act("mine", ops("abort", "again", who=ADA))
+    third = next_of(MINE, 3)
+    again.create(third.canonical(), ops("create", who=ADA))
+    assert [one.revision for one in again.statuses(ADA)[0] if one.name == "mine"] == [1, 2, 3]
+
+
+def test_a_study_that_never_started_is_deleted_without_a_trace_but_in_the_log(desk, reopen):
+    with pytest.raises(UnknownStudyError):
+        desk.act("mine", ops("delete", "tidy", who=GRACE))
+    desk.act("mine", ops("delete", who=ADA))
+    again = reopen()
+    with pytest.raises(UnknownStudyError):
+        again.status("mine", ADA)
+    last = list(again.audit(0, OPS))[-1][-1]
+    assert (last.action, last.study, last.who) == ("delete", MINE.digest, ADA.uri)
+    again.create(MINE.canonical(), ops("create", who=GRACE))
+    again.act("mine", ops("start", who=GRACE))
+    with pytest.raises(StudyStateError, match="only one that was never started can be deleted"):
+        again.act("mine", ops("delete", who=GRACE))
+
+
+def test_what_is_over_is_archived_and_listed_if_it_is_asked_for(desk, reopen):
+    with pytest.raises(StudyStateError, match="only one that is over can be archived"):
+        desk.act("mine", ops("archive", who=ADA))
+    desk.act("mine", ops("abort", "over", who=ADA))
+    for _ in range(2):
+        desk.act("mine", ops("archive", who=ADA))
+    for made in (desk, reopen()):
+        assert [one.name for one in made.statuses(OPS)[0]] == ["others"]
+        found, more = made.statuses(OPS, StudyFilter(archived=True, owner=ADA.uri, most=1))
+        assert ([(one.name, one.owner, one.archived) for one in found], more) == ([("mine", ADA.uri, True)], 0)
+        assert made.status("mine", ADA).archived

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from coordinator.core.revisions import StudyExistsError
 from coordinator.core.study import create
 from coordinator.engine import script_of
 from coordinator.storage import audit_log
 from coordinator.storage.audit_log import MOST_REFUSALS, AuditLogError, append, stamp
-from coordinator.storage.store import Store, StudyExistsError
+from coordinator.storage.store import Store
 from crypto.audit_chain import UNKNOWN, Followed, entry_digest, follow
 from protos.audit import CosignedAudit
 from support.people import audit_entry
