@@ -25,6 +25,8 @@ class Quotas(Closed):
     """Studies that are created within 24 hours."""
     actions_a_day: Annotated[int, Field(ge=10, le=100_000)] = 1000
     """Actions within 24 hours. An abort is always possible."""
+    polls_a_day: Annotated[int, Field(ge=0, le=10_000)] = 20
+    """Polls within 24 hours."""
     gigabytes: Annotated[float, Field(gt=0, le=1e6)] = 500.0
     """Room on the spool's disk that one round of each open study takes, in all."""
 

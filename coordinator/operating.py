@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 import grpc
 
@@ -51,11 +52,15 @@ class Operator:
     def create(self, canonical: bytes, author: SignatureBeside | None) -> str:
         """Hand in a study that its author has signed, and return its digest."""
         with self._errors():
-            request = operator_pb2.CreateStudyRequest(canonical=canonical)
-            if author is not None:
-                signed = AuthorSignature(author.certificate, author.signature)
-                request.author.CopyFrom(codec.to_wire(signed))
+            request = operator_pb2.CreateStudyRequest(canonical=canonical, author=_signed(author))
             return str(self._calls.CreateStudy(request, timeout=DEADLINE_SECONDS).study)
+
+    def poll(self, canonical: bytes, author: SignatureBeside | None) -> dict[str, str]:
+        """Ask the silos of a study that is not created; return the answers so far by silo, empty for none yet."""
+        with self._errors():
+            request = operator_pb2.CreateStudyRequest(canonical=canonical, author=_signed(author))
+            reply = self._calls.PollStudy(request, timeout=DEADLINE_SECONDS)
+            return {sentence(one.silo): sentence(one.verdict) for one in reply.answers}
 
     def start(self, study: str, reason: str = "") -> None:
         """Begin a study. `reason` is needed for a study that is not the caller's own, here and below."""
@@ -145,6 +150,10 @@ class Operator:
         except MessageError as error:
             msg = f"the coordinator's answer is malformed: {error}; update the older of the two"
             raise OperatorError(msg) from None
+
+
+def _signed(author: SignatureBeside | None) -> Any:
+    return None if author is None else codec.to_wire(AuthorSignature(author.certificate, author.signature))
 
 
 def _request(study: str, reason: str) -> operator_pb2.StudyRequest:

@@ -120,9 +120,10 @@ class Server:
         self._guard = Guard(trust, connections, self.metrics, pool=pool, passing=self._cosigning.pass_time)
         refusals = Refusals(trust, self.metrics, connections, self.engine.shortages)
         release = version("fedward")
-        silos = SiloService(self.engine, spool, refusals, release, cosigning=self._cosigning, audit=store.audit)
-        self._add(SILOS, silos)
         self.desk = Desk(self.engine, store, config.quotas, require_author(trust), self.engine.now)
+        audit, polls = store.audit, self.desk.polls
+        silos = SiloService(self.engine, spool, refusals, release, cosigning=self._cosigning, audit=audit, polls=polls)
+        self._add(SILOS, silos)
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
         self._add(OPERATORS, OperatorService(self.desk, refusals), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))

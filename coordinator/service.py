@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import grpc
 import structlog
@@ -54,14 +54,17 @@ from protos.chunks import ChunkList
 from protos.messages import (
     MAX_CHUNK,
     PROTOCOL,
+    VERDICTS,
     Answer,
     Confirm,
     Member,
     MessageError,
     Place,
     Publication,
+    StudyText,
     UploadHeader,
     Work,
+    require_digest,
     require_text,
 )
 from protos.roster import named
@@ -213,6 +216,16 @@ def mapped_stream(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[R]
     return wrapper
 
 
+class PollBox(Protocol):
+    """What authors ask silos before a study is created (`people.polls`)."""
+
+    def next(self, silo: str) -> StudyText | None:
+        """Return what asks a silo and is not answered by it; None if nothing does."""
+
+    def answer(self, silo: str, study: str, verdict: str) -> None:
+        """Take a silo's answer."""
+
+
 class SiloService(silo_pb2_grpc.SiloServiceServicer):
     """The calls of silos."""
 
@@ -225,10 +238,11 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         *,
         cosigning: KnownLedgers,
         audit: AuditLog,
+        polls: PollBox,
     ) -> None:
         self._engine, self._handing_out = engine, HandingOut(spool)
         self._cosigning, self._version = cosigning, version
-        self._audit = audit
+        self._audit, self._polls = audit, polls
         self.refusals, self._metrics = refusals, refusals.metrics
         self._caller = Caller(refusals.trust, Role.SILO)
         self._replies = WorkReplies()
@@ -418,6 +432,29 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         self._silo(context)
         now = self._audit.followed()
         return silo_pb2.HeartbeatReply(audit_entries=now.entries, audit_head=now.head)
+
+    @mapped
+    def NextPoll(
+        self,
+        request: silo_pb2.NextPollRequest,  # noqa: ARG002  # the call is the message
+        context: grpc.ServicerContext,
+    ) -> silo_pb2.GetStudyReply:
+        """Return a study about which an author asks the caller."""
+        text = self._polls.next(self._silo(context))
+        reply: silo_pb2.GetStudyReply = codec.to_wire(text or StudyText(b""))
+        return reply
+
+    @mapped
+    def AnswerPoll(
+        self, request: silo_pb2.AnswerPollRequest, context: grpc.ServicerContext
+    ) -> silo_pb2.AnswerPollReply:
+        """Take what the caller answers to a poll."""
+        require_digest(request.study, "poll.study")
+        if request.verdict not in VERDICTS:
+            msg = f"poll.verdict: is none of {', '.join(VERDICTS)}"
+            raise MessageError(msg)
+        self._polls.answer(self._silo(context), request.study, request.verdict)
+        return silo_pb2.AnswerPollReply()
 
     @mapped
     def FollowAudit(

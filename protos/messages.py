@@ -112,6 +112,9 @@ class Tensor(StrEnum):
     METRICS = "metrics"
 
 
+ALLOWED, PERSON, REFUSED, SILENT = "allowed", "person", "refused", "silent"
+VERDICTS = (ALLOWED, PERSON, REFUSED, SILENT)
+"""What a silo answers to a poll: it would take part, a person has to decide, its policy refuses, or no answer."""
 RINGS = ("ckks", "ring32", "ring64")
 """The ways to seal a tensor (`crypto.rings.rings`). The study says how each tensor is sealed."""
 FALSE_MODEL = "false_model"

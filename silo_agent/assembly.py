@@ -35,6 +35,7 @@ from silo_agent.learning.personal.starter import PersonalStarter
 from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.asking import Asking
 from silo_agent.oversight.decisions import Decisions
+from silo_agent.oversight.polling import Answering, Polling
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.oversight.telling import Telling
 from silo_agent.protocol.client import AskedToStop, Client, Heartbeat
@@ -137,6 +138,9 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     retention.look()
     retaining = Retaining(retention, stop)
     witnessing = Witnessing(client, Witness(config.state, credential, KnownStudies(state)), stop)
+    Polling(
+        client, Answering(state.files, credential.trust, credential.identity.name), lambda: gate.policy, stop
+    ).start()
     following = AuditFollower(client, state.files.audit_log, metrics)
     Heartbeat(client, HEARTBEAT_SECONDS, stop, following.look).start()
     witnessing.start()

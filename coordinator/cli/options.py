@@ -15,6 +15,7 @@ from coordinator.errors import CoordinatorError
 if TYPE_CHECKING:
     from coordinator.operating import Operator
     from crypto.authorship import SignatureBeside
+    from policies.documents.study import Study
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -73,3 +74,16 @@ def signature_beside(study: Path) -> SignatureBeside | None:
         msg = f"a study has one author, and beside {study} lie {', '.join(one.name for one in found)}; leave one there"
         raise AmbiguousSignatureError(msg)
     return SignatureBeside.read(found[0]) if found else None
+
+
+def signed_by(client: Operator, study: Path, text: Study) -> SignatureBeside | None:
+    """Return the author's signature: made by an author's own certificate, else what lies beside the file, if anything.
+
+    Raises what `signature_beside` raises.
+    """
+    from crypto.authorship import sign_study
+    from crypto.pki.identity import Role
+
+    if client.credential.identity.role is Role.AUTHOR:
+        return sign_study(client.credential, text.digest, text.purpose)
+    return signature_beside(study)

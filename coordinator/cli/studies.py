@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from common.figure_words import told
-from coordinator.cli import listing
+from coordinator.cli import listing, validating
 from coordinator.cli.options import (
     DEFAULT,
     JsonOption,
@@ -22,13 +22,12 @@ from coordinator.cli.options import (
     confirm,
     connected,
     console,
-    signature_beside,
     signature_file,
+    signed_by,
 )
 from policies.documents.study import load_study
 
 if TYPE_CHECKING:
-    from crypto.authorship import SignatureBeside
     from protos.messages import StudyResults
     from protos.status import MemberStatus, StudyStatus
 
@@ -60,15 +59,8 @@ def sign(
 @study_app.command()
 def create(study: Path, operator: OperatorOption = DEFAULT) -> None:
     """Hand in a study file and print its digest. An author signs it by that; an operator hands in a signed one."""
-    from crypto.authorship import sign_study
-    from crypto.pki.identity import Role
-
     text, client = load_study(study), connected(operator)
-    if client.credential.identity.role is Role.AUTHOR:
-        signed: SignatureBeside | None = sign_study(client.credential, text.digest, text.purpose)
-    else:
-        signed = signature_beside(study)
-    typer.echo(client.create(text.canonical(), signed))
+    typer.echo(client.create(text.canonical(), signed_by(client, study, text)))
 
 
 @study_app.command()
@@ -90,6 +82,9 @@ def abort(
     one = client.status(study)
     confirm(f"Abort {one.name} ({one.study[:12]}, {one.state}, round {one.round}/{one.rounds}) for good?", yes=yes)
     client.abort(one.study, reason)
+
+
+study_app.command("validate")(validating.validate)
 
 
 @study_app.command()

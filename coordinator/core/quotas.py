@@ -23,6 +23,7 @@ class QuotaLimits(Protocol):
     open_studies: int
     created_a_day: int
     actions_a_day: int
+    polls_a_day: int
     gigabytes: float
 
 

@@ -18,6 +18,8 @@ class Action(StrEnum):
     """What a person can do to a study."""
 
     CREATE = "create"
+    POLL = "poll"
+    """Ask the silos of a study that is not created whether they would take part."""
     START = "start"
     PAUSE = "pause"
     RESUME = "resume"

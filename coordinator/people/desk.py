@@ -23,6 +23,7 @@ from coordinator.core.rights import AUDITORS, Action, Deed, RightsError, may_see
 from coordinator.core.study import Outcome, Progress, Script, StudyStateError
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.people.authors import RequireAuthor, UnsignedError
+from coordinator.people.polls import Polls
 from coordinator.storage.audit_log import DONE, REFUSED, stamp
 from coordinator.storage.store import Store
 from coordinator.sums.room import LittleRoomError, most_bytes
@@ -31,7 +32,7 @@ from policies.documents.study import Study, read_stored
 from policies.refusals import Refused
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import MAX_NAME, sentence
-from protos.messages import AuthorSignature, StudyResults
+from protos.messages import AuthorSignature, StudyResults, StudyText
 from protos.status import StudyStatus
 
 log = structlog.get_logger()
@@ -72,6 +73,8 @@ class Desk:
     ) -> None:
         """`clock` gives seconds since the epoch."""
         self._require_author = require_author
+        self.polls = Polls(limits.polls_a_day, clock)
+        """What authors ask silos before a study is created."""
         self._engine, self._audit, self._limits, self._clock = engine, store.audit, limits, clock
         self._store, self._owners, self._archived = store, store.owners(), store.archived()
         self._sizes: dict[str, int] = {}
@@ -98,6 +101,23 @@ class Desk:
             self._engine.create(study, self._entry(deed, _About(study.digest, study.name)), signed, after=after)
             self._owners[study.digest] = deed.who.uri
         return study.digest
+
+    def poll(self, canonical: bytes, deed: Deed, signed: AuthorSignature | None = None) -> tuple[str, dict[str, str]]:
+        """Ask the silos of a study that an author has `signed`. Returns its digest, and the answers so far by silo.
+
+        Raises ValueError if it is no study, `RightsError`, `UnsignedError`, `QuotaError`, `Refused`.
+        """
+        with self._noted(deed, "") as about:
+            require_role(deed)
+            study = read_stored(canonical)
+            known = _About(study.digest, study.name)
+            about(known)
+            self._require_author(study, signed, deed.who)
+            self._engine.require_bounds(study)
+            answers, begins = self.polls.ask(study, StudyText(canonical, signed), deed.who.uri)
+            if begins:
+                self._audit.note(self._entry(deed, known))
+        return study.digest, answers
 
     def act(self, wanted: str, deed: Deed) -> None:
         """Do something to a study. Raises `UnknownStudyError`, `RightsError`, `StudyStateError`."""

@@ -35,6 +35,17 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         return operator_pb2.CreateStudyReply(study=self._desk.create(request.canonical, deed, author))
 
     @mapped
+    def PollStudy(
+        self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.PollReply:
+        """Ask the silos of a study that is not created; return what they have answered so far."""
+        deed = self._deed(context, Action.POLL)
+        author = codec.from_wire(AuthorSignature, request.author) if request.HasField("author") else None
+        study, answers = self._desk.poll(request.canonical, deed, author)
+        found = [operator_pb2.PollAnswer(silo=silo, verdict=verdict) for silo, verdict in answers.items()]
+        return operator_pb2.PollReply(study=study, answers=found)
+
+    @mapped
     def StartStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
         """Begin a study."""
         return self._act(request.study, self._deed(context, Action.START, request.reason))

@@ -73,6 +73,10 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+_MOST_NUMBER: Final = (1 << 31) - 1
+"""The largest number that every database's integer holds; a caller may name a larger one."""
+
+
 def append(connection: Connection, entry: AuditEntry) -> AuditEntry:
     """Add an entry in the caller's transaction. Returns it with its number, whatever number it had."""
     number, head = _last(connection)
@@ -117,6 +121,11 @@ class AuditLog:
             number, head = _last(connection)
         return Followed(number + 1, head)
 
+    def note(self, entry: AuditEntry) -> None:
+        """Note what was done and stores nothing else."""
+        with self._engine.begin() as connection:
+            append(connection, entry)
+
     def note_refusal(self, entry: AuditEntry, now: datetime) -> bool:
         """Note that an action was refused, unless its holder was refused very often. Returns whether it was noted."""
         with self._engine.begin() as connection:
@@ -137,7 +146,8 @@ class AuditLog:
 
     def entries(self, after: int, most: int) -> list[AuditEntry]:
         """Return the entries from the one with the number `after` on, at most so many."""
-        query = select(_entries.c.content).where(_entries.c.number >= after).order_by(_entries.c.number).limit(most)
+        numbered = _entries.c.number >= min(after, _MOST_NUMBER)
+        query = select(_entries.c.content).where(numbered).order_by(_entries.c.number).limit(most)
         with self._engine.begin() as connection:
             return [_read(row.content) for row in connection.execute(query)]
 
@@ -189,6 +199,8 @@ class AuditLog:
 def _has(connection: Connection, followed: Followed) -> bool:
     if followed == UNKNOWN:
         return True
+    if followed.entries > _MOST_NUMBER:
+        return False
     query = select(_entries.c.head).where(_entries.c.number == followed.entries - 1)
     row = connection.execute(query).first()
     return row is not None and bytes.fromhex(row.head) == followed.head

@@ -1,12 +1,12 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
 Guarantees: a policy that loads is complete and consistent. Only `data_set.public`, `data_set.file.encoding`,
-`hand_over`, `spelling` and `approved_data` may be left out: the data are then private, the file is UTF-8 and read as
-studies say, no model is handed over, and no study gets data that nobody named for it, so nothing is allowed by
-omission. Every field is enforced: by decision.py and file_fit.py for each study, by ledger.py for the budget and for
-the fields that the ledger is bound to, by the agent's reader for the file, by its approval.py for signatures, and by
-its retention.py for the removal of files. The policy's digest is in every ledger entry. docs/policy.md explains the
-fields; `policy.schema.json` is generated from here (schema.py).
+`hand_over`, `spelling`, `approved_data` and `polls` may be left out: the data are then private, the file is UTF-8 and
+read as studies say, no model is handed over, no study gets data that nobody named for it, and no poll is answered, so
+nothing is allowed by omission. Every field is enforced: by decision.py and file_fit.py for each study, by ledger.py for
+the budget and for the fields that the ledger is bound to, by the agent's reader for the file, by its approval.py for
+signatures, and by its retention.py for the removal of files. The policy's digest is in every ledger entry.
+docs/policy.md explains the fields; `policy.schema.json` is generated from here (schema.py).
 """
 
 from __future__ import annotations
@@ -220,6 +220,9 @@ class Policy(PolicyPart):
     )
     """By the name of data in agent.yaml: studies that may use them without anybody being asked, if nobody decided about
     them. Left out, no study may."""
+    polls: Annotated[int, Field(ge=0, le=100)] = 0
+    """Words that each author may have a day about whether this silo would take part in a study that is not created:
+    allowed, a person is needed, or refused. Left out, no poll is answered."""
     publish: Annotated[tuple[Metric, ...], Field(max_length=len(METRICS))]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     hand_over: bool = False
@@ -242,7 +245,7 @@ class Policy(PolicyPart):
         stated = content.get("version") if isinstance(content, dict) else None
         if not isinstance(content, dict) or not isinstance(stated, int) or isinstance(stated, bool):
             return content
-        unknown = [name for name in ("spelling", "approved_data") if name in content]
+        unknown = [name for name in ("spelling", "approved_data", "polls") if name in content]
         if stated == OLDEST and unknown:
             msg = f"version 3 has no {' and no '.join(unknown)}; write version: {VERSION} and all of its new fields"
             raise ValueError(msg)
@@ -312,7 +315,7 @@ class Policy(PolicyPart):
         """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed.
 
         A policy of version 3 has no field that it cannot state, so that its digest stays what it was. `spelling`,
-        `approved_data` and `hand_over` stand there only if they say something.
+        `approved_data`, `hand_over` and `polls` stand there only if they say something.
         """
         document = self.model_dump(mode="json")
         if not self.hand_over:
@@ -325,6 +328,8 @@ class Policy(PolicyPart):
             del document["data_set"]["file"]["encoding"]
         if not self.approved_data:
             del document["approved_data"]
+        if not self.polls:
+            del document["polls"]
         if self.version == OLDEST:
             for part, fields in _MEANT.items():
                 for field in fields:

@@ -15,6 +15,22 @@ class CreateStudyRequest(_message.Message):
     author: _common_pb2.AuthorSignature
     def __init__(self, canonical: _Optional[bytes] = ..., author: _Optional[_Union[_common_pb2.AuthorSignature, _Mapping]] = ...) -> None: ...
 
+class PollAnswer(_message.Message):
+    __slots__ = ("silo", "verdict")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    verdict: str
+    def __init__(self, silo: _Optional[str] = ..., verdict: _Optional[str] = ...) -> None: ...
+
+class PollReply(_message.Message):
+    __slots__ = ("study", "answers")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    answers: _containers.RepeatedCompositeFieldContainer[PollAnswer]
+    def __init__(self, study: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[PollAnswer, _Mapping]]] = ...) -> None: ...
+
 class CreateStudyReply(_message.Message):
     __slots__ = ("study",)
     STUDY_FIELD_NUMBER: _ClassVar[int]

@@ -39,6 +39,11 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.CreateStudyRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.CreateStudyReply.FromString,
                 _registered_method=True)
+        self.PollStudy = channel.unary_unary(
+                '/fedward.v1.OperatorService/PollStudy',
+                request_serializer=protos_dot_v1_dot_operator__pb2.CreateStudyRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.PollReply.FromString,
+                _registered_method=True)
         self.StartStudy = channel.unary_unary(
                 '/fedward.v1.OperatorService/StartStudy',
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
@@ -101,6 +106,14 @@ class OperatorServiceServicer:
 
     def CreateStudy(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PollStudy(self, request, context):
+        """Asks the silos of a study that is not created whether they would take part. The same study again returns the answers
+        so far. Nothing is stored.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -185,6 +198,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_v1_dot_operator__pb2.CreateStudyRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.CreateStudyReply.SerializeToString,
             ),
+            'PollStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.PollStudy,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.CreateStudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.PollReply.SerializeToString,
+            ),
             'StartStudy': grpc.unary_unary_rpc_method_handler(
                     servicer.StartStudy,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
@@ -268,6 +286,33 @@ class OperatorService:
             '/fedward.v1.OperatorService/CreateStudy',
             protos_dot_v1_dot_operator__pb2.CreateStudyRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.CreateStudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PollStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/PollStudy',
+            protos_dot_v1_dot_operator__pb2.CreateStudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.PollReply.FromString,
             options,
             channel_credentials,
             insecure,

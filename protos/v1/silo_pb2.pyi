@@ -353,6 +353,22 @@ class ConfirmReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class NextPollRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AnswerPollRequest(_message.Message):
+    __slots__ = ("study", "verdict")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    verdict: str
+    def __init__(self, study: _Optional[str] = ..., verdict: _Optional[str] = ...) -> None: ...
+
+class AnswerPollReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class HeartbeatRequest(_message.Message):
     __slots__ = ("session",)
     SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -80,6 +80,16 @@ class SiloServiceStub:
                 request_serializer=protos_dot_v1_dot_silo__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_silo__pb2.HeartbeatReply.FromString,
                 _registered_method=True)
+        self.NextPoll = channel.unary_unary(
+                '/fedward.v1.SiloService/NextPoll',
+                request_serializer=protos_dot_v1_dot_silo__pb2.NextPollRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.GetStudyReply.FromString,
+                _registered_method=True)
+        self.AnswerPoll = channel.unary_unary(
+                '/fedward.v1.SiloService/AnswerPoll',
+                request_serializer=protos_dot_v1_dot_silo__pb2.AnswerPollRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.AnswerPollReply.FromString,
+                _registered_method=True)
         self.FollowAudit = channel.unary_unary(
                 '/fedward.v1.SiloService/FollowAudit',
                 request_serializer=protos_dot_v1_dot_silo__pb2.FollowAuditRequest.SerializeToString,
@@ -174,6 +184,19 @@ class SiloServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def NextPoll(self, request, context):
+        """Returns a study about which an author asks the caller, and which it has not answered; empty if there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerPoll(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FollowAudit(self, request, context):
         """Returns the digests of the audit log's entries after those that the caller has followed.
         """
@@ -257,6 +280,16 @@ def add_SiloServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=protos_dot_v1_dot_silo__pb2.HeartbeatRequest.FromString,
                     response_serializer=protos_dot_v1_dot_silo__pb2.HeartbeatReply.SerializeToString,
+            ),
+            'NextPoll': grpc.unary_unary_rpc_method_handler(
+                    servicer.NextPoll,
+                    request_deserializer=protos_dot_v1_dot_silo__pb2.NextPollRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.GetStudyReply.SerializeToString,
+            ),
+            'AnswerPoll': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerPoll,
+                    request_deserializer=protos_dot_v1_dot_silo__pb2.AnswerPollRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.AnswerPollReply.SerializeToString,
             ),
             'FollowAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.FollowAudit,
@@ -527,6 +560,60 @@ class SiloService:
             '/fedward.v1.SiloService/Heartbeat',
             protos_dot_v1_dot_silo__pb2.HeartbeatRequest.SerializeToString,
             protos_dot_v1_dot_silo__pb2.HeartbeatReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NextPoll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.SiloService/NextPoll',
+            protos_dot_v1_dot_silo__pb2.NextPollRequest.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.GetStudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerPoll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.SiloService/AnswerPoll',
+            protos_dot_v1_dot_silo__pb2.AnswerPollRequest.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.AnswerPollReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,6 +9,7 @@ __all__ = [
     "audit",
     "decisions",
     "ledger_tables",
+    "polling",
     "rebinding",
     "recovery",
     "signing",

@@ -303,6 +303,15 @@ class Client:
         reply = self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
         return Followed(int(reply.audit_entries), bytes(reply.audit_head))
 
+    def next_poll(self) -> StudyText | None:
+        """A study about which an author asks this silo; None if there is none. Tried once."""
+        reply = self._calls.NextPoll(silo_pb2.NextPollRequest(), timeout=CALL_SECONDS)
+        return codec.from_wire(StudyText, reply) if reply.canonical else None
+
+    def answer_poll(self, study: str, verdict: str) -> None:
+        """Answer a poll. Tried once."""
+        self._calls.AnswerPoll(silo_pb2.AnswerPollRequest(study=study, verdict=verdict), timeout=CALL_SECONDS)
+
     def audit_trail(self, after: Followed) -> AuditTrail | None:
         """What comes in the coordinator's audit log after a head; None if it has no such head. Tried once."""
         request = silo_pb2.FollowAuditRequest(entries=after.entries, head=after.head)

@@ -10,6 +10,7 @@
     audit-log.json                         how far this silo has followed the coordinator's audit log
     approvals.json                         what people decided about studies (`approvals`); beside it a lock
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
+    polls.json                             who asked about which studies today (`oversight.polling`)
     told.json                              which waiting studies the officer was told of (`oversight.telling`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
@@ -277,6 +278,11 @@ class StateFolder:
     def approving(self) -> Path:
         """Held by whoever approves a study or takes an approval back."""
         return self.path / "approvals.lock"
+
+    @property
+    def polls(self) -> Path:
+        """Who asked about which studies today."""
+        return self.path / "polls.json"
 
     @property
     def told(self) -> Path:

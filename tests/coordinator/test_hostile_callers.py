@@ -41,6 +41,8 @@ def requests_of(silo, place, content):
         "CosignAudit": common_pb2.AuditCosignature(
             silo=silo.name, entries=1, head=bytes(32), broke_head=bytes(32), certificate_pem=b"pem", signature=b"s"
         ),
+        "NextPoll": silo_pb2.NextPollRequest(),
+        "AnswerPoll": silo_pb2.AnswerPollRequest(study=place.study, verdict="person"),
         "Heartbeat": silo_pb2.HeartbeatRequest(session="one"),
         "LatestCountersignatures": silo_pb2.LatestCountersignaturesRequest(),
         "Countersign": silo_pb2.CountersignRequest(place=wire, hold_seconds=0.0),
@@ -52,6 +54,7 @@ def operator_requests(study, authority):
     one = operator_pb2.StudyRequest(study="nobody's")
     return {
         "CreateStudy": create_request(authority, study),
+        "PollStudy": create_request(authority, study),
         "StartStudy": one,
         "DeleteStudy": one,
         "ArchiveStudy": one,

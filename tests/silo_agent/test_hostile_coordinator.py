@@ -16,19 +16,24 @@ from policies.plan.release import plan
 from protos.messages import MessageError, Place, Tensor, UploadHeader, Work
 from protos.steps import Task
 from silo_agent.metrics import AgentMetrics
+from silo_agent.oversight import polling as pollings
+from silo_agent.oversight.polling import Answering, Polling
 from silo_agent.protocol import client as clients
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Heartbeat
 from silo_agent.protocol.ledgers import witnessing as witnesses
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.ledgers.witnessing import Witnessing
+from silo_agent.storage.folders import StateFolder
 from support.contents import digest_of, listed
 from support.hostile_coordinator import SERVICE, HostileCoordinator
+from support.small_cohort import policy_of_today
 from support.studies import tiny_study
 from support.unjudged import BelievingWitness
 
 NAMED = (CallRefused, ContentError, MessageError, CryptoError, LedgerError)
 """What a call may raise, whatever is answered."""
+POLLED = policy_of_today("south-ward", polls=3)
 IN_TASKS = {"Countersign", "Upload", "UploadStatus", "Download"}
 """What is called only in the middle of an attempt."""
 
@@ -65,6 +70,7 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
     south, hostile = silos["south"], hostile_to(recorded, hub, seed, polls)
     monkeypatch.setattr(clients, "PAUSES", (0.001,))
     monkeypatch.setattr(witnesses, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(pollings, "PACE_SECONDS", 0.02)
     server, port = hostile.serve()
     stop = threading.Event()
     client = Client(f"localhost:{port}", south.credential, "0" * 32, stop, lambda _: None)
@@ -76,8 +82,12 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
         witnessing = Witnessing(client, BelievingWitness(tmp_path, south.credential), stop)
         following = AuditFollower(client, tmp_path / "audit-log.json", AgentMetrics())
         heartbeat = Heartbeat(client, 0.02, stop, following.look)
+        folder = StateFolder(south.folder)
+        answering = Answering(folder, south.credential.trust, "south")
+        polling = Polling(client, answering, lambda: POLLED, stop)
         witnessing.start()
         heartbeat.start()
+        polling.start()
 
         def run():
             try:
@@ -91,12 +101,12 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
             agent = threading.Thread(target=run)
             agent.start()
             answered = hostile.answered.wait(300)
-            threads = [thread.is_alive() for thread in (agent, witnessing._thread, heartbeat._thread)]
+            threads = [thread.is_alive() for thread in (agent, witnessing._thread, heartbeat._thread, polling._thread)]
             stop.set()
             agent.join(60)
             witnessing.join()
         assert answered, (ended, said[-5:])
-        assert threads == [True, True, True], ended
+        assert threads == [True, True, True, True], ended
         assert ended in ([], ["stopped"])
     finally:
         stop.set()

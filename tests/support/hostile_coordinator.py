@@ -19,7 +19,7 @@ from protos.checkpoints import SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, Place, Work, note_slot
 from protos.steps import SUM
-from protos.v1 import silo_pb2
+from protos.v1 import common_pb2, silo_pb2
 from support.contents import listed
 from support.cosigners import witnessed
 from support.local_coordinator import LocalCoordinator
@@ -110,6 +110,14 @@ class HostileCoordinator:
     def _followaudit(self, *_: object) -> Iterator[Message]:
         digests = self.random.randbytes(self.random.choice((0, 31, 32, 96)))
         yield silo_pb2.FollowAuditReply(entries=self.random.randrange(9), digests=digests)
+
+    def _nextpoll(self, *_: object) -> Iterator[Message]:
+        texts = [b"", b"{}", *self.honest.studies.values()]
+        author = common_pb2.AuthorSignature(certificate_pem=self.credential.certificate_pem, signature=b"s")
+        yield silo_pb2.GetStudyReply(canonical=self.random.choice(texts), author=author)
+
+    def _answerpoll(self, *_: object) -> Iterator[Message]:
+        yield silo_pb2.AnswerPollReply()
 
     def _cosignaudit(self, *_: object) -> Iterator[Message]:
         yield silo_pb2.CosignAuditReply()

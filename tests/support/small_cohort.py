@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
+
+from policies.documents.policy import VERSION, Policy
 
 FEATURES = ("age", "pressure", "glucose", "lactate", "rate", "oxygen")
 SILOS = ("north", "south", "west")
@@ -103,6 +106,15 @@ def policy_document(data_set: str = "{data_set}", *, public: bool = False, **cha
         "approvers": None,
     }
     return {**document, **changes}
+
+
+def policy_of_today(data_set: str, **changes: object) -> Policy:
+    """The same policy in the newest version, which has fields of its own."""
+    document: Any = policy_document(data_set)
+    document["version"] = VERSION
+    document["data_set"]["file"] = {"delimiter": ",", "columns": []}
+    document["limits"]["memory_mib"] = 16_384
+    return Policy.model_validate({**document, **changes})
 
 
 def write_yaml(path: Path, document: dict[str, object]) -> Path:

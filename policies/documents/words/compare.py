@@ -89,6 +89,7 @@ def differences(old: Policy, new: Policy) -> tuple[Difference, ...]:
         *_handing_over(old, new),
         *_studies(old, new),
         *_approved_data(old, new),
+        *_polls(old, new),
         *_approvers(old, new),
         *_bound(old, new),
         *_spelling(old, new),
@@ -134,6 +135,13 @@ def _sealing(old: Policy, new: Policy) -> Iterable[Difference]:
         stronger = _SEALINGS.index(new.encoder_sealing) > _SEALINGS.index(old.encoder_sealing)
         text = f"encoder updates are sealed at least by {new.encoder_sealing}, before by {old.encoder_sealing}"
         yield Difference("encoder_sealing", Change.STRICTER if stronger else Change.LOOSER, text)
+
+
+def _polls(old: Policy, new: Policy) -> Iterable[Difference]:
+    if old.polls != new.polls:
+        change = Change.LOOSER if new.polls > old.polls else Change.STRICTER
+        text = f"{new.polls} words a day to each author about studies that are not created, before {old.polls}"
+        yield Difference("polls", change, text)
 
 
 def _handing_over(old: Policy, new: Policy) -> Iterable[Difference]:

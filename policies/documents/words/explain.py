@@ -205,7 +205,14 @@ def _studies(policy: Policy) -> str:
     ]
     if rules:
         text += f" Of the studies that may run, {_listed(rules)} without anybody being asked."
-    return f"{text} A study without data waits until an engineer of the hospital gives it some."
+    polls = (
+        f" Before a study is created, each author may ask about {policy.polls} of them a day, and hears whether this"
+        " hospital would take part, whether a person has to decide, or that it refuses, and nothing more."
+    )
+    text += (
+        f" A study without data waits until an engineer of the hospital gives it some.{polls if policy.polls else ''}"
+    )
+    return text
 
 
 def _keeping(policy: Policy) -> str:

@@ -116,6 +116,50 @@ def test_a_study_without_its_authors_signature_is_refused(run, operator_file, au
     assert (code, "fedward://operator/ops signs no study; an author does" in err) == (1, True)
 
 
+def test_a_study_is_validated_before_it_has_a_name(run, author_file, operator_file, tmp_path):
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(yaml.safe_dump(tiny_document(name="validated")))
+    digest = tiny_study(name="validated").digest
+    assert run("study", "validate", study_file, "--local") == (0, f"validated {digest} is whole\n", "")
+    ask = ("study", "validate", study_file, "--seconds", "0", "-o")
+    code, out, _ = run(*ask, author_file, "--json")
+    assert (code, json.loads(out)) == (0, {"study": digest, "answers": dict.fromkeys(("north", "south", "west"), "")})
+    code, out, _ = run(*ask, author_file)
+    assert code == 0
+    assert "has not answered: its agent may not run" in " ".join(out.split())
+    code, _, err = run(*ask, operator_file)
+    assert (code, "no author has signed the study 'validated'" in err) == (1, True)
+    study_file.write_text(yaml.safe_dump(tiny_document(name="validated") | {"min_silos": 9}))
+    assert run("study", "validate", study_file, "--local")[0] == 1
+
+
+def test_studies_are_listed_in_pages_deleted_archived_and_watched(run, author_file, tmp_path):
+    study_file = tmp_path / "study.yaml"
+    for number in range(3):
+        study_file.write_text(yaml.safe_dump(tiny_document(name=f"listed-{number}")))
+        assert run("study", "create", study_file, "-o", author_file)[0] == 0
+    listed = ("study", "list", "--name", "listed-*", "-o", author_file)
+    code, out, _ = run(*listed, "--most", "2")
+    assert (code, [line.split()[0] for line in out.splitlines()[:3]]) == (0, ["study", "listed-0", "listed-1"])
+    after = out.split()[-1]
+    assert "1 more: --after" in out
+    assert [one["name"] for one in json.loads(run(*listed, "--after", after, "--json")[1])["studies"]] == ["listed-2"]
+    assert run("study", "delete", "listed-2", "--yes", "-o", author_file) == (0, "", "")
+    assert run("study", "abort", "listed-1", "--reason", "so", "--yes", "-o", author_file)[0] == 0
+    assert run("study", "archive", "listed-1", "-o", author_file) == (0, "", "")
+    assert [one["name"] for one in json.loads(run(*listed, "--json")[1])["studies"]] == ["listed-0"]
+    assert [one["name"] for one in json.loads(run(*listed, "--json", "--archived")[1])["studies"]] == [
+        "listed-0",
+        "listed-1",
+    ]
+    assert run(*listed, "--state", "finished")[1] == "No study fits.\n"
+    code, out, _ = run("study", "watch", "listed-1", "-o", author_file)
+    assert (code, out.startswith("listed-1 aborted, 0 %, round 0/3, attempt 0; 0.0 MB received; stopped by")) == (
+        0,
+        True,
+    )
+
+
 def test_a_study_from_the_command_line(run, operator_file, author_file, authority, tmp_path):
     study_file = tmp_path / "study.yaml"
     study_file.write_text(yaml.safe_dump(tiny_document(name="typed")))

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from crypto.authorship import author_message, sign_study
-from protos.v1 import common_pb2, operator_pb2
+from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import load
 from support.people import create_request
 from support.silos import Caller, refused
@@ -131,3 +131,31 @@ def test_what_a_role_may_not_do_is_refused(people, scene, role):
         with refused(Code.PERMISSION_DENIED, f"fedward://{role}/pat"):
             list(calls.GetAuditLog(operator_pb2.GetAuditLogRequest()))
     assert scene.status().state == "running"
+
+
+def test_a_poll_asks_silos_and_burns_no_name(people, authority, scene):
+    silo = next(iter(scene.silos.values()))
+    study = tiny_study(name="polled", silos=[*scene.silos])
+    author, request = people["author"].operator, signed_by(people["author"], study)
+    assert {one.verdict for one in author.PollStudy(request).answers} == {""}
+    asked = silo.silo.NextPoll(silo_pb2.NextPollRequest())
+    assert asked.canonical == study.canonical()
+    assert asked.author == request.author
+    with refused(Code.INVALID_ARGUMENT, "poll.verdict: is none of allowed, person, refused, silent"):
+        silo.silo.AnswerPoll(silo_pb2.AnswerPollRequest(study=study.digest, verdict="epsilon 3.1 of 4 is spent"))
+    silo.silo.AnswerPoll(silo_pb2.AnswerPollRequest(study=study.digest, verdict="person"))
+    assert not silo.silo.NextPoll(silo_pb2.NextPollRequest()).canonical
+    answers = {one.silo: one.verdict for one in author.PollStudy(request).answers}
+    assert answers == {name: "person" if name == silo.name else "" for name in scene.silos}
+    with refused(Code.NOT_FOUND, "0 studies match"):
+        author.GetStudyStatus(operator_pb2.StudyRequest(study="polled"))
+    with refused(Code.PERMISSION_DENIED, "no author has signed"):
+        author.PollStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    for role in ("viewer", "approver"):
+        with refused(Code.PERMISSION_DENIED, ""):
+            people[role].operator.PollStudy(request)
+    entries = [
+        one for part in people["viewer"].operator.GetAuditLog(operator_pb2.GetAuditLogRequest()) for one in part.entries
+    ]
+    assert [one.outcome for one in entries if one.action == "poll" and one.study == study.digest] == ["done", "refused"]
+    author.CreateStudy(request)

@@ -148,3 +148,11 @@ def test_an_entry_that_cannot_be_stored_undoes_the_action(store, monkeypatch):
     with pytest.raises(OSError, match="disk"):
         store.create(study.canonical(), create(script_of(study)), audit_entry())
     assert (store.load(), store.owners()) == ([], {})
+
+
+def test_a_number_that_no_database_holds_is_a_head_that_the_log_has_not(store):
+    """The wire holds 64 bits."""
+    far = Followed((1 << 64) - 1, bytes(32))
+    with pytest.raises(AuditLogError):
+        store.audit.trail(far)
+    assert store.audit.entries(far.entries, 10) == []

@@ -47,7 +47,7 @@ def test_all_fields_but_those_that_allow_nothing_by_omission_are_required():
         for name in set(part["properties"]) - set(part.get("required", ()))
     }
     spelling = {"missing", "codes", "decimal", "absent", "dates", "between", "units", "into", "offset"}
-    assert left_out == {"public", "encoding", "hand_over", "spelling", "approved_data"} | spelling
+    assert left_out == {"public", "encoding", "hand_over", "spelling", "approved_data", "polls"} | spelling
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

@@ -53,6 +53,7 @@ LADDERS = {
     "encoder_sealing": ("ring", "ckks"),
     "studies": (None, (DIGEST,), ()),
     "hand_over": (True, False),
+    "polls": (20, 5, 0),
     "approved_data": ({"ward": (EXAMS, HEART)}, {"ward": (HEART,)}, {}),
 }
 FIXED = {
@@ -125,7 +126,7 @@ def test_each_step_up_a_ladder_is_stricter_in_words_and_in_deed(field, make_poli
             assert allows(old, study) or not allows(new, study)
 
 
-UNDECIDED = ("budget.epsilon", "retention_days", "hand_over", "approved_data")
+UNDECIDED = ("budget.epsilon", "retention_days", "hand_over", "approved_data", "polls")
 """Bind the ledger, what is kept, what studies go on from, and which data they read; no study that begins anew."""
 
 

@@ -54,6 +54,7 @@ CHANGES = {
     "publish": ["auc"],
     "retention_days": 77,
     "hand_over": True,
+    "polls": 5,
     "approved_data": {"ward": [{"studies": "heart", "author": "fedward://author/ann", "purpose": "*"}]},
     "studies": ["1" * 64],
     "approvers": ["fedward://approver/ada", "fedward://approver/grace"],
