@@ -175,10 +175,10 @@ def _cell(cells: tuple[Code | float, ...], row: int, place: int) -> str:
 def _await(federation: Federation, rounds: int, until: float) -> None:
     """Wait until the rounds are finished. Raises `FederationError` if the study ends or lasts too long."""
     digest = federation.study.digest
-    with federation.operator() as operator:
+    with federation.author() as author:
         while True:
             federation.check()
-            status = operator.status(digest)
+            status = author.status(digest)
             if status.state == "finished" or status.round >= rounds:
                 return
             refused = [f"{one.silo}: {one.why}" for one in status.members if one.state == "left"]

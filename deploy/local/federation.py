@@ -1,6 +1,6 @@
 """A whole federation on one machine: an authority, a coordinator and one agent per data file, each its own process.
 
-It calls the commands that operators and hospitals use. The processes talk over mutual TLS on loopback.
+It calls the commands that authors and hospitals use. The processes talk over mutual TLS on loopback.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from deploy.local.parties import (
     COORDINATOR,
     Enrolment,
     FederationPaths,
+    configure_author,
     configure_coordinator,
-    configure_people,
     configure_silo,
 )
 from deploy.local.processes import Parties, log_tail, run
@@ -101,7 +101,7 @@ class Federation:
         """Start the coordinator and read its port from its log."""
         self._start(COORDINATOR, "fedward-coordinator", "serve", "-c", self.place.coordinator_file)
         self.port = int(self._await_log(COORDINATOR, "serving")["port"])
-        configure_people(self.place, self.port)
+        configure_author(self.place, self.port)
 
     def configure(self) -> None:
         """Write every silo's configuration and policy, open its ledger, and let the study use the silo's data."""
@@ -145,9 +145,9 @@ class Federation:
         return self._await_log(name, "serving" if name == COORDINATOR else "agent starts")
 
     @contextlib.contextmanager
-    def operator(self) -> Iterator[Operator]:
-        """The operator's connection."""
-        client = Operator(OperatorConfig.load(self.place.operator_file))
+    def author(self) -> Iterator[Operator]:
+        """The connection of the study's author."""
+        client = Operator(OperatorConfig.load(self.place.author_file))
         try:
             yield client
         finally:

@@ -1,6 +1,6 @@
 """The parties of a local federation: the folder, the certificate and the configuration of each.
 
-The commands that operators and hospitals use make the certificates.
+The commands that authors and hospitals use make the certificates.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 from deploy.local.processes import run
 
 COORDINATOR: Final = "coordinator"
-OPERATOR: Final = "operator"
 AUTHOR: Final = "author"
 """Who writes the study, and signs it."""
+AUTHOR_ROLE: Final = "author"
 LOOPBACK: Final = "127.0.0.1"
 _CREDENTIAL: Final = {"certificate": "certificate.pem", "key": "key.pem", "authority": "authority.pem"}
 
@@ -48,11 +48,6 @@ class FederationPaths:
         """The configuration of the study's author."""
         return self.party(AUTHOR) / "operator.yaml"
 
-    @property
-    def operator_file(self) -> Path:
-        """The operator's configuration."""
-        return self.party(OPERATOR) / "operator.yaml"
-
     def agent_file(self, silo: str) -> Path:
         """A silo's configuration."""
         return self.party(silo) / "agent.yaml"
@@ -71,7 +66,7 @@ class Enrolment:
     """The passphrase of the authority's key."""
 
     def enrol(self, data_sets: Mapping[str, str]) -> None:
-        """Make the authority, then enrol coordinator, operator, author and silos.
+        """Make the authority, then enrol coordinator, author and silos.
 
         `data_sets`: the data set of each silo.
 
@@ -82,8 +77,7 @@ class Enrolment:
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             silos = [("silo", silo, ["--data-set", data_set]) for silo, data_set in data_sets.items()]
             hub = ("coordinator", COORDINATOR, ["--host", LOOPBACK])
-            people: list[tuple[str, str, list[str]]] = [("operator", OPERATOR, []), ("author", AUTHOR, [])]
-            list(pool.map(lambda party: self._enrol(*party), [hub, *people, *silos]))
+            list(pool.map(lambda party: self._enrol(*party), [hub, (AUTHOR_ROLE, AUTHOR, []), *silos]))
 
     def _enrol(self, role: str, name: str, claims: list[str]) -> None:
         folder = self.place.party(name)
@@ -107,10 +101,9 @@ def configure_coordinator(place: FederationPaths) -> None:
     write_yaml(place.coordinator_file, {**_CREDENTIAL, "port": 0, "metrics_port": 0, "data": "data"})
 
 
-def configure_people(place: FederationPaths, port: int) -> None:
-    """Write `operator.yaml` of operator and author, for the coordinator at this port."""
-    for file in (place.operator_file, place.author_file):
-        write_yaml(file, {**_CREDENTIAL, "coordinator": f"{LOOPBACK}:{port}"})
+def configure_author(place: FederationPaths, port: int) -> None:
+    """Write the author's `operator.yaml`, for the coordinator at this port."""
+    write_yaml(place.author_file, {**_CREDENTIAL, "coordinator": f"{LOOPBACK}:{port}"})
 
 
 def configure_silo(

@@ -43,10 +43,10 @@ def watch(federation: Federation, progress: Progress, *, limit: float, pause: fl
     rounds = plan(study).last + 1
     task = progress.add_task("training: rounds", total=rounds, note="")
     until = time.monotonic() + limit
-    with federation.operator() as operator:
+    with federation.author() as author:
         while True:
             federation.check()
-            status = operator.status(study.digest)
+            status = author.status(study.digest)
             finished = status.state == "finished"
             waiting = f", waiting for {len(status.waiting_for)}" if status.waiting_for else ""
             tensor = f" {status.tensor}" if status.tensor else ""

@@ -70,9 +70,9 @@ def build(folder: Path, **changes: object) -> Federation:
 
 def follow(federation: Federation, until: object) -> StudyStatus:
     end = time.monotonic() + SECONDS
-    with federation.operator() as operator:
+    with federation.author() as author:
         while time.monotonic() < end:
-            status = operator.status(federation.study.digest)
+            status = author.status(federation.study.digest)
             if until(status):  # type: ignore[operator]  # a test's condition
                 return status
             time.sleep(0.05)
@@ -141,12 +141,12 @@ def test_a_silo_that_was_away_for_rounds_comes_back_and_catches_up(tmp_path):
         missed = without(federation, "south", lambda status: status.round >= 3 or ended(status))
         assert not ended(missed), missed.why
         assert away(missed) == {"south"}
-        with federation.operator() as operator:
+        with federation.author() as author:
             # Six short rounds might be over before a process has started.
-            operator.pause(federation.study.digest)
+            author.pause(federation.study.digest)
             federation.start_silo("south")
             follow(federation, lambda status: not away(status))
-            operator.resume(federation.study.digest)
+            author.resume(federation.study.digest)
         status = follow(federation, ended)
         assert status.state == "finished", status.why
         assert {member.state for member in status.members} == {"active"}

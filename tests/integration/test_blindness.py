@@ -202,8 +202,8 @@ def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
         wait_for_upload(federation, held)
         assert finds(federation, patterns(federation)) == set()
         silos.go_on.set()
-        with federation.operator() as operator:
-            while (status := operator.status(federation.study.digest)).state == "running":
+        with federation.author() as author:
+            while (status := author.status(federation.study.digest)).state == "running":
                 threading.Event().wait(0.1)
         assert status.state == "finished", status.why
         assert finds(federation, patterns(federation)) == set()

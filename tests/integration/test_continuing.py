@@ -173,8 +173,8 @@ def finish(federation, names):
         federation.await_ready(name)
     federation.begin()
     end = time.monotonic() + SECONDS
-    with federation.operator() as operator:
-        while (status := operator.status(federation.study.digest)).state not in ("finished", "ended", "aborted"):
+    with federation.author() as author:
+        while (status := author.status(federation.study.digest)).state not in ("finished", "ended", "aborted"):
             assert time.monotonic() < end, "\n".join(map(federation.log_tail, names))
             time.sleep(0.1)
     assert status.state == "finished", status.why

@@ -48,9 +48,9 @@ def build(folder, *, policy=None, personal=None, **study):
 def follow(federation, until, seconds=SECONDS):
     """The status once `until` holds of it."""
     deadline = time.monotonic() + seconds
-    with federation.operator() as operator:
+    with federation.author() as author:
         while time.monotonic() < deadline:
-            status = operator.status(federation.study.digest)
+            status = author.status(federation.study.digest)
             if until(status):
                 return status
             time.sleep(0.05)
@@ -259,8 +259,8 @@ def test_an_operator_of_another_authority_is_turned_away(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert "check that authority.pem is the same as the coordinator's" in done.stderr
-        with ours.operator() as operator, pytest.raises(OperatorError, match=r"^0 studies match"):
-            operator.start("nothing")
+        with ours.author() as author, pytest.raises(OperatorError, match=r"^0 studies match"):
+            author.start("nothing")
 
 
 ROLES = {COORDINATOR: Role.COORDINATOR, OPERATOR: Role.OPERATOR, **dict.fromkeys(SILOS, Role.SILO)}

@@ -42,8 +42,8 @@ def build(folder: Path, document: dict[str, object], policy: dict[str, object], 
 
 def finish(federation: Federation) -> None:
     end = time.monotonic() + SECONDS
-    with federation.operator() as operator:
-        while (status := operator.status(federation.study.digest)).state not in ("finished", "ended", "aborted"):
+    with federation.author() as author:
+        while (status := author.status(federation.study.digest)).state not in ("finished", "ended", "aborted"):
             assert time.monotonic() < end, "\n".join(map(federation.log_tail, images.SILOS))
             time.sleep(0.1)
     assert status.state == "finished", status.why
@@ -66,8 +66,8 @@ def test_image_and_record_are_learned_together_from_public_data(tmp_path):
     with federation:
         federation.begin()
         finish(federation)
-        with federation.operator() as operator:
-            results = operator.results(federation.study.digest)
+        with federation.author() as author:
+            results = author.results(federation.study.digest)
     model = final_model(federation)
     fresh = images.write_sites(tmp_path / "fresh", patients=60, classes=3, seed=99)["north"]
     records = read_records(fresh, federation.study.data).whole()
@@ -103,8 +103,8 @@ def test_resnet18_in_a_federation_with_a_coordinator_that_is_killed_while_it_rec
     with federation:
         federation.begin()
         cut = kill_while_receiving(federation, size)
-        with federation.operator() as operator:
-            operator.status(federation.study.digest)  # what the first call loads is not the uploads'
+        with federation.author() as author:
+            author.status(federation.study.digest)  # what the first call loads is not the uploads'
         before = peak_memory(federation)
         finish(federation)
         growth = peak_memory(federation) - before

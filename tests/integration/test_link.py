@@ -50,9 +50,9 @@ def running(folder, link, silos, **changes):
 def follow(federation):
     """Every status until the study is over."""
     end = time.monotonic() + SECONDS
-    with federation.operator() as operator:
+    with federation.author() as author:
         while time.monotonic() < end:
-            status = operator.status(federation.study.digest)
+            status = author.status(federation.study.digest)
             yield status
             if status.state in ("finished", "ended", "aborted"):
                 return

@@ -39,9 +39,9 @@ def wait_for(federation, count, event, **fields):
 
 def follow(federation, until):
     end = time.monotonic() + SECONDS
-    with federation.operator() as operator:
+    with federation.author() as author:
         while time.monotonic() < end:
-            status = operator.status(federation.study.digest)
+            status = author.status(federation.study.digest)
             if until(status):
                 return status
             time.sleep(0.05)

@@ -22,7 +22,7 @@ import yaml
 from coordinator.errors import OperatorError
 from crypto.pki.authority import root
 from crypto.pki.authority.building import read_request
-from deploy.local import processes
+from deploy.local import parties, processes
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
 from protos.messages import PROTOCOL
@@ -72,6 +72,7 @@ class Versions:
         self._old, self._new = old, Path(sys.executable).parent
         self.now = old
         monkeypatch.setattr(processes, "script", lambda program: str(self.now / program))
+        monkeypatch.setattr(parties, "AUTHOR_ROLE", "operator")  # version 0.5 knows no authors
 
     def new(self):
         self.now = self._new
@@ -79,10 +80,10 @@ class Versions:
 
 def follow(federation, until):
     deadline = time.monotonic() + SECONDS
-    with federation.operator() as operator:
+    with federation.author() as author:
         while time.monotonic() < deadline:
             with contextlib.suppress(OperatorError):  # the coordinator is just being upgraded
-                status = operator.status(federation.study.digest)
+                status = author.status(federation.study.digest)
                 if until(status):
                     return status
             time.sleep(0.05)
@@ -105,12 +106,12 @@ def pause(federation, after):
 
 
 def call(federation, what):
-    """An operator's call, as soon as the coordinator answers."""
+    """An author's call, as soon as the coordinator answers."""
     deadline = time.monotonic() + SECONDS
-    with federation.operator() as operator:
+    with federation.author() as author:
         while True:
             try:
-                getattr(operator, what)(federation.study.digest, "the upgrade")
+                getattr(author, what)(federation.study.digest, "the upgrade")
             except OperatorError:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)

@@ -244,14 +244,14 @@ def _watching(federation: Federation, seen: Watched) -> Iterator[None]:
     def look() -> None:
         own = Path(f"/proc/{federation.processes[COORDINATOR].pid}")
         number, since = 0, time.monotonic()
-        with federation.operator() as operator:
+        with federation.author() as author:
             while not over.wait(0.5):
                 seen.last_mib = int((own / "statm").read_text().split()[1]) * resource.getpagesize() / MEBI
                 seen.most_mib = max(seen.most_mib, seen.last_mib)
                 seen.most_files = max(seen.most_files, len(list((own / "fd").iterdir())))
                 began = time.monotonic()
                 try:
-                    status = operator.status(federation.study.digest)
+                    status = author.status(federation.study.digest)
                     seen.attempts = max(seen.attempts, status.attempt)
                     if status.round != number:
                         number, since = status.round, began

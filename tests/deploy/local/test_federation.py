@@ -5,7 +5,7 @@ import yaml
 
 from deploy.local import federation as module
 from deploy.local.federation import Federation
-from deploy.local.parties import AUTHOR, COORDINATOR, OPERATOR
+from deploy.local.parties import AUTHOR, COORDINATOR
 from deploy.local.processes import FederationError, Parties
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
@@ -41,7 +41,7 @@ def federation(tmp_path):
     study = write_yaml(tmp_path / "study.yaml", study_document())
     policy = yaml.safe_dump(policy_document())
     made = Federation(tmp_path / "out", study, write_sites(tmp_path / "data"), policy, parties=Recorded())
-    for name in (COORDINATOR, OPERATOR, AUTHOR, *SILOS):
+    for name in (COORDINATOR, AUTHOR, *SILOS):
         made.place.party(name).mkdir(parents=True)
     return made
 

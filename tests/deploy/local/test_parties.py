@@ -10,8 +10,8 @@ from deploy.local import parties
 from deploy.local.parties import (
     Enrolment,
     FederationPaths,
+    configure_author,
     configure_coordinator,
-    configure_people,
     configure_silo,
 )
 from silo_agent.config import AgentConfig
@@ -20,7 +20,7 @@ from silo_agent.config import AgentConfig
 @pytest.fixture
 def place(tmp_path):
     made = FederationPaths(tmp_path)
-    for name in ("coordinator", "operator", "author", "north", "authority"):
+    for name in ("coordinator", "author", "north", "authority"):
         made.party(name).mkdir()
         for file in ("certificate.pem", "key.pem", "authority.pem"):
             (made.party(name) / file).touch()
@@ -31,12 +31,10 @@ def test_configurations_are_what_each_program_reads(place, tmp_path):
     data = tmp_path / "north.csv"
     data.touch()
     configure_coordinator(place)
-    configure_people(place, 4711)
+    configure_author(place, 4711)
     configure_silo(place, "north", port=4711, policy="the policy", data={"small": data}, threads=2)
     assert CoordinatorConfig.load(place.coordinator_file).port == 0
-    for file in (place.operator_file, place.author_file):
-        assert OperatorConfig.load(file).coordinator == "127.0.0.1:4711"
-    assert place.operator_file != place.author_file
+    assert OperatorConfig.load(place.author_file).coordinator == "127.0.0.1:4711"
     config = AgentConfig.load(place.agent_file("north"))
     assert (config.coordinator, config.threads, config.data) == ("127.0.0.1:4711", 2, {"small": data})
     assert config.policy.read_text() == "the policy"
@@ -64,14 +62,12 @@ def test_every_party_is_enrolled_and_signed_for_what_it_is(place, monkeypatch):
     assert sorted(ran[1:]) == sorted(
         [
             ("fedward-coordinator", "enrol", "coordinator", "--role", "coordinator", "--name", "coordinator", *host),
-            ("fedward-coordinator", "enrol", "operator", "--role", "operator", "--name", "operator"),
             ("fedward-coordinator", "enrol", "author", "--role", "author", "--name", "author"),
             ("fedward-silo", "enrol", "north", "--name", "north", "--data-set", "north-wards"),
             *(
                 ("fedward-authority", *sign, "--role", role, "--name", name, "--out", "certificate.pem", *claims)
                 for role, name, claims in (
                     ("coordinator", "coordinator", host),
-                    ("operator", "operator", ()),
                     ("author", "author", ()),
                     ("silo", "north", ("--data-set", "north-wards")),
                 )
