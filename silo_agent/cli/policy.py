@@ -37,6 +37,7 @@ policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True
 ATTENTION = 3
 """Exit code if a person should look: a study is refused, or a policy becomes looser."""
 _WIDTH = 100
+_POLLS = "polls: 5                    # words a day to each author about studies that are not created; 0 for none\n"
 _TEMPLATE = Path(policies.__file__).parent / "samples" / "three-hospitals.yaml"
 PolicyFile = Annotated[Path, typer.Argument(help="policy.yaml")]
 
@@ -88,7 +89,7 @@ def policy_new(
     }
     head = f"# Written by `fedward-silo policy new` on {today}. Read every line: it binds this hospital.\n"
     body = _TEMPLATE.read_text(encoding="utf-8").partition("version:")
-    text = head + body[1] + _filled_in(body[2], answered) + spelling
+    text = head + body[1] + _filled_in(body[2], answered) + _POLLS + spelling
     try:
         durable.write_new(out, text.encode())
     except FileExistsError:
