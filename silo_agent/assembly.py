@@ -80,7 +80,9 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         metrics,
         require_approved=lambda study, policy: _require_decided(config, decisions, study, policy),
     )
-    decisions = Decisions(gate.ledger, state.files, credential, secret)
+    decisions = Decisions(
+        gate.ledger, state.files, credential, secret, lambda study: state.canonical(study) is not None
+    )
     told = Telling(state.files, config.notify, credential.identity.name)
     stop = _until_told()
     http, http_thread = _serve_metrics(config, metrics)

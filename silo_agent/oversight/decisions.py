@@ -2,10 +2,11 @@
 
 Guarantees: the running agent, which holds the ledger, writes every decision into it before the decision counts; no
 study is charged by an approval that has no entry. Where the policy names approvers, an approval counts only with the
-signature of one of them, by a certificate that counts when the entry is written. An approval that is older than the
-ledger's last decision about the study is not taken, so nobody brings one back that was taken back. A decline and a
-withdrawal need no signature: they let nothing leave. An entry holds no word of a reason, but a hash under a key of the
-hospital's (docs/design/threat-model.md).
+signature of one of them, by a certificate that counts when the entry is written. Of a study that has begun under an
+approval of an earlier version nothing is asked or written, so a hospital can still go back to that version. An approval
+that is older than the ledger's last decision about the study is not taken, so nobody brings one back that was taken
+back. A decline and a withdrawal need no signature: they let nothing leave. An entry holds no word of a reason, but a
+hash under a key of the hospital's (docs/design/threat-model.md).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -41,8 +43,16 @@ _SIGN: Final = "fedward-silo study sign"
 class Decisions:
     """What people decided, in one agent's ledger."""
 
-    def __init__(self, ledger: Ledger, folder: StateFolder, credential: Credential, secret: bytes) -> None:
-        """`secret`: of the state folder, from which the key of the reasons is derived."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: StateFolder,
+        credential: Credential,
+        secret: bytes,
+        begun: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`secret`: of the state folder, for the key of the reasons. `begun` says if a study has begun here."""
+        self._begun = begun
         self._ledger, self._folder, self._credential = ledger, folder, credential
         self._key = derive(secret, canonical("reasons of decisions"))
         self._turn = threading.Lock()
@@ -56,7 +66,7 @@ class Decisions:
             if seen == self._seen:
                 return
             for digest, one in approvals(self._folder).bound.items():
-                if not self._stands(digest, one):
+                if not self._stands(digest, one) and not self._earlier(digest, one):
                     self._decide(digest, one, policy)
             self._seen = seen
 
@@ -70,7 +80,7 @@ class Decisions:
         if one is None:
             gone = last is not None and _verdict(last) != "approved"
             return "the ledger says that a person declined the study or took its approval back" if gone else ""
-        if one.data is None or self._stands(study.digest, one):
+        if one.data is None or self._stands(study.digest, one) or self._earlier(study.digest, one):
             return ""
         return self._said.get(study.digest, "its approval does not stand in the ledger yet")
 
@@ -91,6 +101,10 @@ class Decisions:
         except OSError:
             return ()
         return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _earlier(self, digest: str, one: Approval) -> bool:
+        """Whether a study goes on under what an earlier version took, and nobody has decided about it since."""
+        return one.old and self._begun(digest) and self._ledger.decision(digest) is None
 
     def _stands(self, digest: str, one: Approval) -> bool:
         """Whether the ledger's last decision about a study is this one."""

@@ -65,6 +65,8 @@ class Approval:
     """Whether the study was declined, and no approval taken back."""
     signed: SignatureBeside | None = None
     """The signature of who approved it, over `message`; None if nobody signed."""
+    old: bool = False
+    """Whether an earlier version, which wrote no decision into the ledger, has taken it."""
 
     @property
     def verdict(self) -> Verdict:
@@ -212,7 +214,7 @@ def upgrade(folder: StateFolder, studies: Mapping[str, str], named: Iterable[str
             words = sorted((word for word in found.unbound if _meant(word, name, digest)), key=len)
             data = name if name in names else next((found.unbound[word] for word in reversed(words)), None)
             if digest not in bound and data is not None:
-                bound[digest] = _now(name, data, now)
+                bound[digest] = replace(_now(name, data, now), old=True)
         used = {word for word in found.unbound for digest in bound if _meant(word, studies.get(digest, ""), digest)}
         left = {word: data for word, data in found.unbound.items() if word not in used}
         listed = Approvals(bound, left)
@@ -304,7 +306,7 @@ def _parsed(found: Any) -> Approvals:
     """Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` if this is no list."""
     if not isinstance(found.get("version"), int):
         old = {str(word): _text(data) for word, data in found.items()}
-        bound = {word: Approval("", data, "") for word, data in old.items() if is_sha256(word)}
+        bound = {word: Approval("", data, "", old=True) for word, data in old.items() if is_sha256(word)}
         return Approvals(bound, {word: data for word, data in old.items() if word not in bound}, old=True)
     if found["version"] not in (2, _VERSION):
         raise ValueError
@@ -321,12 +323,12 @@ def _approval(one: Mapping[str, Any], version: int) -> Approval:
     data = None if one["data"] is None else _text(one["data"])
     plain = Approval(_text(one["study"]), data, _text(one["at"]))
     if version < _VERSION:
-        return plain
+        return replace(plain, old=True)
     signature, certificate, declined = bytes.fromhex(one["signature"]), _text(one["certificate"]), one["declined"]
-    if not isinstance(declined, bool):
+    if not isinstance(declined, bool) or not isinstance(one["old"], bool):
         raise TypeError
     signed = SignatureBeside(certificate.encode(), signature) if signature else None
-    return replace(plain, reason=_text(one["reason"]), declined=declined, signed=signed)
+    return replace(plain, reason=_text(one["reason"]), declined=declined, signed=signed, old=one["old"])
 
 
 def _document(one: Approval) -> dict[str, object]:
@@ -336,6 +338,7 @@ def _document(one: Approval) -> dict[str, object]:
         "at": one.at,
         "reason": one.reason,
         "declined": one.declined,
+        "old": one.old,
         "certificate": "" if one.signed is None else one.signed.certificate.decode("ascii"),
         "signature": "" if one.signed is None else one.signed.signature.hex(),
     }

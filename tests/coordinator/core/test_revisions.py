@@ -27,6 +27,8 @@ def test_what_may_be_created(study, revision, who, namesakes):
     [
         ("1" * 64, 2, ANN, [FIRST], "give the new one another name"),
         ("2", 2, EVE, [FIRST], "give the new one another name"),
+        ("2", 2, "fedward://author/a", [FIRST], "give the new one another name"),
+        ("2", 3, ANN, [Namesake("3", ANN, Life.ENDED, 8)], "in revision 8; state revision: 9"),
         ("2", 2, ANN, [Namesake("3", "", Life.ABORTED, 1)], "give the new one another name"),
         ("2", 1, ANN, [FIRST], "in revision 1; state revision: 2 to create it again"),
         ("2", 8, ANN, [Namesake("3", ANN, Life.ENDED, 8), FIRST], "in revision 8; state revision: 9"),

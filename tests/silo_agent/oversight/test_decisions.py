@@ -180,3 +180,19 @@ def test_a_policy_that_begins_to_name_approvers_asks_again_of_what_is_not_noted(
     assert decisions.fault(EXAM, SIGNING)
     decisions.note(PLAIN)
     assert decided(ledger) == [(EXAM.digest, "approved")]
+
+
+def test_what_began_under_an_earlier_version_goes_on_without_an_entry_until_somebody_decides(
+    ledger, folder, credentials
+):
+    """So version 0.6 still reads the ledger, and a hospital can go back."""
+    begun = Decisions(ledger, folder, credentials["north"], b"s" * 32, lambda study: study == EXAM.digest)
+    for study in (EXAM, OTHER):
+        approve(folder, study, replace(made(study, "lung", now()), old=True))
+    assert begun.fault(EXAM, SIGNING) == ""
+    assert "names approvers" in begun.fault(OTHER, SIGNING), "it has not begun"
+    assert decided(ledger) == []
+    withdraw(folder, {EXAM.digest: "exam"}, now())
+    begun.note(SIGNING)
+    approve(folder, EXAM, replace(made(EXAM, "lung", now()), old=True))
+    assert begun.fault(EXAM, SIGNING), "it was taken back"

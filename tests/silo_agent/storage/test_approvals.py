@@ -229,7 +229,7 @@ def test_what_version_06_and_an_early_07_listed_is_read(folder):
     folder.path.mkdir()
     early = {"study": "exam", "data": "lung", "at": AT}
     folder.approvals.write_text(json.dumps({"version": 2, "approvals": {EXAM.digest: early}, "unbound": {}}))
-    assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", "lung", AT)})
+    assert approvals(folder) == Approvals({EXAM.digest: Approval("exam", "lung", AT, old=True)})
 
 
 def test_what_has_begun_is_listed_by_the_name_in_its_text(tmp_path):
