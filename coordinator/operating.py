@@ -32,10 +32,8 @@ class Operator:
     """Calls one coordinator."""
 
     def __init__(self, config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None) -> None:
-        """The certificate is renewed first if it is time; `tell` hears how that went and what ends soon."""
-        credential = renewal.load(config.files, config.authority_url, keeps=True)
-        link = renewal.link_for(credential, config.authority_url)
-        Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
+        """As `credential_of`."""
+        credential = credential_of(config, tell)
         self._address, self._credential = config.coordinator, credential
         self._channel = grpc.secure_channel(
             config.coordinator,
@@ -150,6 +148,16 @@ class Operator:
         except MessageError as error:
             msg = f"the coordinator's answer is malformed: {error}; update the older of the two"
             raise OperatorError(msg) from None
+
+
+def credential_of(
+    config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None
+) -> Credential:
+    """Return a person's credential, which is renewed first if it is time. `tell` hears how that went."""
+    credential = renewal.load(config.files, config.authority_url, keeps=True)
+    link = renewal.link_for(credential, config.authority_url)
+    Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
+    return credential
 
 
 def _signed(author: SignatureBeside | None) -> Any:

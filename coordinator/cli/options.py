@@ -15,6 +15,7 @@ from coordinator.errors import CoordinatorError
 if TYPE_CHECKING:
     from coordinator.operating import Operator
     from crypto.authorship import SignatureBeside
+    from crypto.pki.certificates import Credential
     from policies.documents.study import Study
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
@@ -43,6 +44,13 @@ def connected(path: Path) -> Operator:
     from coordinator.operating import Operator
 
     return Operator(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
+
+
+def person(path: Path) -> Credential:
+    """Return the credential of a person's configuration file, renewed if it is time."""
+    from coordinator.operating import credential_of
+
+    return credential_of(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
 
 
 def confirm(question: str, *, yes: bool) -> None:

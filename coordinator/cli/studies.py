@@ -22,6 +22,7 @@ from coordinator.cli.options import (
     confirm,
     connected,
     console,
+    person,
     signature_file,
     signed_by,
 )
@@ -38,19 +39,15 @@ _SILENT: Final = timedelta(minutes=1)
 
 
 @study_app.command()
-def sign(
-    study: Path,
-    key: Annotated[Path, typer.Option(help="Private key of an author's certificate, from `enrol --role author`.")],
-    certificate: Annotated[Path | None, typer.Option(help="By default certificate.pem beside the key.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="By default authority.pem beside the key.")] = None,
-) -> None:
-    """Sign a study as its author, after reading it, in a file beside it. It is over the study's content and purpose."""
+def sign(study: Path, operator: OperatorOption = DEFAULT) -> None:
+    """Sign a study as its author, after reading it, in a file beside it. It is over the study's content and purpose.
+
+    The configuration is the author's. The coordinator is not called.
+    """
     from common.durable import write_whole
     from crypto.authorship import sign_study
-    from crypto.pki.certificates import Credential
 
-    home, text = key.parent, load_study(study)
-    credential = Credential.load(certificate or home / "certificate.pem", key, authority or home / "authority.pem")
+    text, credential = load_study(study), person(operator)
     target = signature_file(study, credential.identity.name)
     write_whole(target, sign_study(credential, text.digest, text.purpose).text.encode())
     typer.echo(f"{target}: {credential.identity} signed study {text.digest}")

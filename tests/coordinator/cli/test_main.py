@@ -85,14 +85,13 @@ def author_file(server, authority, tmp_path):
     return path
 
 
-def test_a_study_without_its_authors_signature_is_refused(run, operator_file, author_file, authority, tmp_path):
+def test_a_study_without_its_authors_signature_is_refused(run, operator_file, author_file, tmp_path):
     study_file = tmp_path / "study.yaml"
     study_file.write_text(yaml.safe_dump(tiny_document(name="signed-by-hand")))
     create = ("study", "create", study_file, "-o", operator_file)
     code, _, err = run(*create)
     assert (code, "no author has signed the study 'signed-by-hand'; sign it with" in err) == (1, True)
-    key = authority._folder / "author-ann" / "key.pem"
-    code, out, _ = run("study", "sign", study_file, "--key", key)
+    code, out, _ = run("study", "sign", study_file, "-o", author_file)
     digest = tiny_study(name="signed-by-hand").digest
     assert (code, out) == (0, f"{study_file}.ann.sig: fedward://author/ann signed study {digest}\n")
     changed = yaml.safe_dump(tiny_document(name="signed-by-hand", purpose="Something else."))
@@ -110,9 +109,7 @@ def test_a_study_without_its_authors_signature_is_refused(run, operator_file, au
     code, _, err = run(*create)
     assert (code, "study.yaml.eve.sig: cannot be read; sign again" in err) == (1, True)
     (tmp_path / "study.yaml.eve.sig").unlink()
-    operators = operator_file.read_text()
-    key = yaml.safe_load(operators)["key"]
-    code, _, err = run("study", "sign", study_file, "--key", key)
+    code, _, err = run("study", "sign", study_file, "-o", operator_file)
     assert (code, "fedward://operator/ops signs no study; an author does" in err) == (1, True)
 
 
@@ -160,11 +157,11 @@ def test_studies_are_listed_in_pages_deleted_archived_and_watched(run, author_fi
     )
 
 
-def test_a_study_from_the_command_line(run, operator_file, author_file, authority, tmp_path):
+def test_a_study_from_the_command_line(run, operator_file, author_file, tmp_path):
     study_file = tmp_path / "study.yaml"
     study_file.write_text(yaml.safe_dump(tiny_document(name="typed")))
     digest = tiny_study(name="typed").digest
-    run("study", "sign", study_file, "--key", authority._folder / "author-ann" / "key.pem")
+    run("study", "sign", study_file, "-o", author_file)
     assert run("study", "create", study_file, "-o", operator_file) == (0, f"{digest}\n", "")
     assert run("study", "start", "typed", "-o", operator_file) == (0, "", "")
     code, out, _ = run("study", "status", "typed", "--json", "-o", operator_file)
