@@ -22,6 +22,8 @@ import yaml
 from coordinator.errors import OperatorError
 from crypto.pki.authority import root
 from crypto.pki.authority.building import read_request
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
 from deploy.local import parties, processes
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
@@ -243,6 +245,7 @@ def change_root(federation, folder):
     """A second root that goes on with the register of the first and certifies everybody. Returns both."""
     first = federation.place.authority
     second = root.init(folder, "second", 400, predecessor=first)
+    enrol_author(federation.place.party(parties.AUTHOR))
     for place in federation.place.root.iterdir():
         if (place / "request.csr").exists():
             asked = read_request((place / "request.csr").read_bytes())
@@ -251,6 +254,13 @@ def change_root(federation, folder):
             signed = root.sign(folder, pem, subject=asked.subject, days=90, hosts=hosts)
             (place / "certificate.pem").write_bytes(signed)
     return [(first / "authority.pem").read_bytes(), second]
+
+
+def enrol_author(place):
+    """Whom version 0.5 certified as an operator signs no study; the author asks for a certificate of that role."""
+    for file in ("key.pem", "request.csr"):
+        (place / file).unlink()
+    create_request(place, Subject(Identity(Role.AUTHOR, parties.AUTHOR)), ())
 
 
 def call_silo(federation, silo, *arguments):

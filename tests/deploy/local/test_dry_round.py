@@ -88,7 +88,7 @@ class Scripted:
     def check(self):
         pass
 
-    def operator(self):
+    def author(self):
         return self
 
     def __enter__(self):

@@ -33,7 +33,7 @@ class Watched:
     study: Study = field(default_factory=tiny_study)
 
     @contextmanager
-    def operator(self):
+    def author(self):
         yield self
 
     def status(self, digest):
