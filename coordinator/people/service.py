@@ -110,7 +110,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         context: grpc.ServicerContext,
     ) -> operator_pb2.ListStudiesReply:
         """Return a page of the studies that the caller may see, in brief."""
-        for text in (*request.states, request.name, request.owner, request.after):
+        for text in (*request.states, request.name, request.after):
             require_text(text, "list")
         wanted = StudyFilter(
             frozenset(request.states), request.name, request.owner, request.archived, request.most, request.after

@@ -23,7 +23,7 @@ import structlog
 from crypto.canonical import canonical
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential
-from crypto.pki.identity import Role
+from crypto.pki.identity import Role, role_of
 from crypto.pki.reading import fingerprint
 from crypto.stream import derive
 from policies.documents.policy import Policy
@@ -38,6 +38,15 @@ from silo_agent.storage.folders import StateFolder
 
 log = structlog.get_logger()
 _SIGN: Final = "fedward-silo study sign"
+NO_APPROVER: Final = (
+    "the policy's approvers are operators, who approve nothing; put a policy into force that names approvers"
+    " (fedward://approver/<name>; fedward-silo policy reload)"
+)
+
+
+def approvers_of(policy: Policy) -> list[str]:
+    """Return who may sign approvals, as URIs. Operators, whom policies of versions up to 0.6 name, may not."""
+    return [person for person in policy.approvers or () if role_of(person) is Role.APPROVER]
 
 
 class Decisions:
@@ -135,7 +144,9 @@ class Decisions:
 
     def _unsigned(self, digest: str, one: Approval, policy: Policy) -> str:
         """What keeps an approval from counting by the policy's approvers; empty if nothing does."""
-        named = [person for person in policy.approvers or () if person.startswith(f"fedward://{Role.APPROVER}/")]
+        named = approvers_of(policy)
+        if policy.approvers is not None and not named:
+            return NO_APPROVER
         if one.signed is None:
             missing = f"the policy names approvers ({', '.join(named)}), and none has signed the approval ({_SIGN})"
             return missing if policy.approvers is not None else ""

@@ -119,6 +119,7 @@ def approve(
     from policies.documents.policy import load_policy
     from silo_agent.config import AgentConfig
     from silo_agent.errors import SiloError
+    from silo_agent.oversight.decisions import NO_APPROVER, approvers_of
     from silo_agent.storage import approvals as kept
     from silo_agent.storage.folders import StateFolder
 
@@ -132,13 +133,14 @@ def approve(
         given = kept.read_signed(signature, study)
     else:
         given = kept.made(study, str(data), datetime.now(UTC), reason)
-        approvers = load_policy(settings.policy).approvers
-        if approvers is not None:
+        policy = load_policy(settings.policy)
+        if policy.approvers is not None:
+            named = approvers_of(policy)
             msg = (
-                f"the policy names approvers ({', '.join(approvers)}), and one of them signs: fedward-silo study sign"
+                f"the policy names approvers ({', '.join(named)}), and one of them signs: fedward-silo study sign"
                 f" {study.digest[:_SHORT]} --data {data} --key KEY, then --signature FILE in place of --data"
             )
-            raise SiloError(msg)
+            raise SiloError(msg if named else NO_APPROVER)
     if settings.source(str(given.data)) is None:
         raise SiloError(kept.unknown(str(given.data), settings))
     kept.approve(StateFolder(settings.state), study, given)

@@ -24,7 +24,7 @@ from support.ledgers import NORTH
 from support.studies import tiny_study
 
 EXAM, OTHER = tiny_study(name="exam"), tiny_study(name="other")
-ADA = "fedward://approver/ada"
+ADA = "fedward://approver/dora"
 PLAIN, SIGNING = (
     SimpleNamespace(approvers=None, digest="a"),
     SimpleNamespace(approvers=(ADA, "fedward://approver/bo"), digest="b"),
@@ -45,7 +45,7 @@ def ledger(folder):
 
 @pytest.fixture(scope="module")
 def ada(authority):
-    return load(authority.credential("approver", "ada"))
+    return load(authority.credential("approver", "dora"))
 
 
 @pytest.fixture
@@ -103,12 +103,12 @@ def test_a_decision_that_is_noted_is_not_noted_again_after_a_restart_or_a_renewa
 
 def test_where_the_policy_names_approvers_one_of_them_signs(decisions, ledger, folder, ada, authority):
     approve(folder, EXAM, made(EXAM, "lung", now()))
-    assert "names approvers (fedward://approver/ada, fedward://approver/bo), and none has" in decisions.fault(
+    assert "names approvers (fedward://approver/dora, fedward://approver/bo), and none has" in decisions.fault(
         EXAM, SIGNING
     )
     with pytest.raises(Refused, match="not_approved"):
         decisions.require(EXAM, SIGNING)
-    for role, name, says in (("approver", "eve", "eve has signed"), ("operator", "ada", "does not count")):
+    for role, name, says in (("approver", "odd", "odd has signed"), ("operator", "dora", "does not count")):
         approve(folder, EXAM, signed(load(authority.credential(role, name))))
         assert says in decisions.fault(EXAM, SIGNING)
     assert decided(ledger) == []
@@ -196,3 +196,12 @@ def test_what_began_under_an_earlier_version_goes_on_without_an_entry_until_some
     begun.note(SIGNING)
     approve(folder, EXAM, replace(made(EXAM, "lung", now()), old=True))
     assert begun.fault(EXAM, SIGNING), "it was taken back"
+
+
+def test_where_a_policy_names_operators_alone_nobody_approves_until_it_is_replaced(decisions, folder, ada):
+    operators = SimpleNamespace(approvers=("fedward://operator/dora", "fedward://operator/bo"), digest="c")
+    for given in (made(EXAM, "lung", now()), signed(ada)):
+        approve(folder, EXAM, given)
+        assert "approvers are operators, who approve nothing; put a policy into force" in decisions.fault(
+            EXAM, operators
+        )

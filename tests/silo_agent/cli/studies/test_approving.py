@@ -233,13 +233,13 @@ def test_the_author_of_a_file_is_who_signed_it_beside(hospital, authority):
 
 
 def test_where_the_policy_names_approvers_one_signs_and_another_hands_it_in(hospital, folder, authority):
-    people = ["fedward://approver/ada", "fedward://approver/bo"]
+    people = ["fedward://approver/carl", "fedward://approver/bo"]
     write_yaml(hospital.parent / "policy.yaml", policy_document("north-ward", approvers=people))
     plain = invoke(hospital, "approve", "tiny", "--data", "lab")
-    assert "the policy names approvers (fedward://approver/ada, fedward://approver/bo), and one" in str(plain.exception)
-    key, out = authority.credential("approver", "ada") / "key.pem", hospital.parent / "tiny.approval"
+    assert "the policy names approvers (fedward://approver/carl, fedward://approver/bo), and one" in str(plain.exception)
+    key, out = authority.credential("approver", "carl") / "key.pem", hospital.parent / "tiny.approval"
     signed = invoke(hospital, "sign", "tiny", "--data", "lab", "--key", key, "--reason", "the board", "--out", out)
-    assert f"fedward://approver/ada approves tiny {STUDY.digest} for lab" in signed.output
+    assert f"fedward://approver/carl approves tiny {STUDY.digest} for lab" in signed.output
     assert approvals(folder).bound == {}, "who signs hands nothing in"
     assert invoke(hospital, "approve", "tiny", "--signature", out).exit_code == 0
     one = approvals(folder).bound[STUDY.digest]
@@ -251,7 +251,7 @@ def test_where_the_policy_names_approvers_one_signs_and_another_hands_it_in(hosp
     assert "approves other" not in told(hospital, "approve", "tiny", "--signature", hospital)
     both = invoke(hospital, "approve", "tiny", "--signature", out, "--data", "lab")
     assert both.exit_code == 2
-    stranger = authority.credential("operator", "ada") / "key.pem"
+    stranger = authority.credential("operator", "carl") / "key.pem"
     wrong = invoke(hospital, "sign", "tiny", "--data", "lab", "--key", stranger)
     assert "approves nothing; sign with a certificate of the role approver" in str(wrong.exception)
 
