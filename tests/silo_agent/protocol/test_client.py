@@ -21,11 +21,13 @@ from protos.messages import (
     MAX_MESSAGE,
     PROTOCOL,
     Answer,
+    AuthorSignature,
     Confirm,
     Member,
     Part,
     Place,
     Signature,
+    StudyText,
     Tensor,
     UploadHeader,
     Work,
@@ -93,7 +95,7 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def GetStudy(self, request, context):
         self._begin("GetStudy", context, request)
-        return silo_pb2.GetStudyReply(canonical=b"{}")
+        return codec.to_wire(StudyText(b"{}", AuthorSignature(b"pem", b"signature")))
 
     def Poll(self, request, context):
         self._begin("Poll", context, request)
@@ -254,7 +256,7 @@ def test_every_message_arrives_as_it_was_said(ward):
     ward.client.answer(answer)
     ward.client.confirm(confirm)
     assert ward.fake.seen == [answer, confirm]
-    assert ward.client.study("5" * 64) == b"{}"
+    assert ward.client.study("5" * 64) == StudyText(b"{}", AuthorSignature(b"pem", b"signature"))
     assert ward.fake.seen[2].study == "5" * 64
     for work in (
         Work(Task.OPEN, PLACE, Tensor.HEADS, (member,), parts=(part(), part(Note.REVEAL, "south")), **ADDED),

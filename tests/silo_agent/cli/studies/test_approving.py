@@ -236,7 +236,9 @@ def test_where_the_policy_names_approvers_one_signs_and_another_hands_it_in(hosp
     people = ["fedward://approver/carl", "fedward://approver/bo"]
     write_yaml(hospital.parent / "policy.yaml", policy_document("north-ward", approvers=people))
     plain = invoke(hospital, "approve", "tiny", "--data", "lab")
-    assert "the policy names approvers (fedward://approver/carl, fedward://approver/bo), and one" in str(plain.exception)
+    assert "the policy names approvers (fedward://approver/carl, fedward://approver/bo), and one" in str(
+        plain.exception
+    )
     key, out = authority.credential("approver", "carl") / "key.pem", hospital.parent / "tiny.approval"
     signed = invoke(hospital, "sign", "tiny", "--data", "lab", "--key", key, "--reason", "the board", "--out", out)
     assert f"fedward://approver/carl approves tiny {STUDY.digest} for lab" in signed.output
