@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from deploy.local.federation import Federation
-from deploy.local.parties import COORDINATOR, OPERATOR
+from deploy.local.parties import AUTHOR, COORDINATOR
 from deploy.local.processes import run
 from policies.ledger.ledger import read_ledger
 from protos.status import StudyStatus
@@ -181,7 +181,7 @@ def test_too_few_silos_make_a_study_wait_and_not_end(tmp_path):
 def test_a_paused_study_stands_still_also_over_a_restart_of_everybody(tmp_path):
     federation = build(tmp_path, min_silos=3, deadlines=LIMITS)
     with federation:
-        operator = ("-o", federation.place.party(OPERATOR) / "operator.yaml")
+        operator = ("-o", federation.place.author_file)
         federation.begin()
         follow(federation, lambda status: status.round == 1)
         run("fedward-coordinator", "study", "pause", federation.study.digest, *operator)
@@ -192,7 +192,7 @@ def test_a_paused_study_stands_still_also_over_a_restart_of_everybody(tmp_path):
         start_coordinator_again(federation)
         for silo in SILOS:
             federation.start_silo(silo)
-        operator = ("-o", federation.place.party(OPERATOR) / "operator.yaml")
+        operator = ("-o", federation.place.author_file)
         follow(federation, lambda _: len(joined(federation)) == len(SILOS))
         jump(federation)
         let_time_pass(federation)

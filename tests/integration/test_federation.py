@@ -21,7 +21,7 @@ from crypto.pki.reading import parse_certificate
 from deploy.demo.recount import recount
 from deploy.local import parties
 from deploy.local.federation import Federation
-from deploy.local.parties import COORDINATOR, OPERATOR
+from deploy.local.parties import AUTHOR, COORDINATOR
 from deploy.local.processes import script
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Debit, Ledger
@@ -263,7 +263,7 @@ def test_an_operator_of_another_authority_is_turned_away(tmp_path):
             author.start("nothing")
 
 
-ROLES = {COORDINATOR: Role.COORDINATOR, OPERATOR: Role.OPERATOR, **dict.fromkeys(SILOS, Role.SILO)}
+ROLES = {COORDINATOR: Role.COORDINATOR, AUTHOR: Role.AUTHOR, **dict.fromkeys(SILOS, Role.SILO)}
 
 
 @pytest.mark.slow
