@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from deploy.local.federation import Federation
-from deploy.local.parties import AUTHOR, COORDINATOR
+from deploy.local.parties import COORDINATOR
 from deploy.local.processes import run
 from policies.ledger.ledger import read_ledger
 from protos.status import StudyStatus

@@ -252,8 +252,8 @@ def test_an_operator_of_another_authority_is_turned_away(tmp_path):
     ours, theirs = build(tmp_path / "ours"), replace(build(tmp_path / "theirs"), folder=tmp_path / "others")
     theirs.prepare()
     with ours:
-        foreign = theirs.place.party("operator")
-        config = json.loads((ours.place.party("operator") / "operator.yaml").read_text())
+        foreign = theirs.place.party(AUTHOR)
+        config = json.loads((ours.place.party(AUTHOR) / "operator.yaml").read_text())
         write_yaml(foreign / "operator.yaml", config)
         command = [script("fedward-coordinator"), "study", "status", "-o", foreign / "operator.yaml"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
