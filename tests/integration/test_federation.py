@@ -248,7 +248,7 @@ def test_a_record_that_does_not_fit_is_seen_inside_the_hospital_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_operator_of_another_authority_is_turned_away(tmp_path):
+def test_an_author_of_another_authority_is_turned_away(tmp_path):
     ours, theirs = build(tmp_path / "ours"), replace(build(tmp_path / "theirs"), folder=tmp_path / "others")
     theirs.prepare()
     with ours:
