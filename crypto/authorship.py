@@ -67,4 +67,7 @@ def sign_study(credential: Credential, digest: str, purpose: str) -> SignatureBe
 
 def author_of(trust: Trust, digest: str, purpose: str, signed: SignatureBeside) -> Identity:
     """Return who stands behind a study. Raises `CertificateError` or `SignatureRefused` with the fault."""
+    if not signed.certificate.isascii():  # text around the certificate that no file of a signature could hold
+        msg = "the certificate of the study's author has characters that are no ASCII; sign the study again"
+        raise SignatureRefused(msg)
     return trust.verify(signed.certificate, author_message(digest, purpose), signed.signature, role=Role.AUTHOR)

@@ -122,7 +122,7 @@ class AuditLog:
         return Followed(number + 1, head)
 
     def note(self, entry: AuditEntry) -> None:
-        """Note what was done and stores nothing else."""
+        """Note what was done, where nothing else is stored with it."""
         with self._engine.begin() as connection:
             append(connection, entry)
 

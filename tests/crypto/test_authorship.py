@@ -37,6 +37,13 @@ def test_a_signature_is_of_one_study_with_one_purpose(trust, ann):
             author_of(trust, digest, purpose, signed)
 
 
+def test_text_around_a_certificate_that_no_file_could_hold_is_refused(trust, ann):
+    signed = sign_study(ann, DIGEST, PURPOSE)
+    wrapped = SignatureBeside("Grüße\n".encode() + signed.certificate, signed.signature)
+    with pytest.raises(SignatureRefused, match="no ASCII"):
+        author_of(trust, DIGEST, PURPOSE, wrapped)
+
+
 @pytest.mark.parametrize("role", ["operator", "viewer", "approver", "silo", "coordinator"])
 def test_nobody_but_an_author_signs_a_study(authority, trust, role):
     other = load(authority.credential(role, "other"))
