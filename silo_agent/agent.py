@@ -247,23 +247,23 @@ class Agent:
             running = self._accepted(work, place)
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
-            self._judged(place, tuple((str(reason), text) for reason, text in refusal.reasons))
             self._refuse(place, str(refusal.reason), refusal.text)
+            self._judged(place, tuple((str(reason), text) for reason, text in refusal.reasons))
         except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
             log.warning("study refused", reason=WAITS, why=self._told(fault))
-            self._judged(place, ((WAITS, self._told(fault)),))
             self._refuse(place, WAITS, "this silo has no data for the study")
+            self._judged(place, ((WAITS, self._told(fault)),))
         except (CallRefused, AskedToStop, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
             log.warning("study refused", reason=_name(fault), why=self._told(fault))
-            self._judged(place, ((_name(fault), self._told(fault)),))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
+            self._judged(place, ((_name(fault), self._told(fault)),))
         else:
-            self._judged(place, ())
             member = running.session.member
             self._client.answer(Answer(place, self._session, member=member, model=running.standing.digest))
+            self._judged(place, ())
 
     def _accepted(self, work: Work, place: Place) -> Running:
         """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file.
@@ -304,7 +304,10 @@ class Agent:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=sentence(explanation)))
 
     def _judged(self, place: Place, said: Said) -> None:
-        """Note for people what this silo has against a study. A full disk keeps no answer back."""
+        """Note for people what this silo has against a study, after the answer: a write must not time one.
+
+        A full disk is logged, and stops nothing.
+        """
         try:
             self._asking.judged(place.study, said)
         except OSError as fault:
