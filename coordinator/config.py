@@ -50,9 +50,13 @@ class CoordinatorConfig(Closed):
     authority_url: Annotated[str, Field(pattern=URL)] | None = None
     """The issuing authority, as https://host:port, from which certificate and lists are renewed; absent if offline."""
     data: Path
-    """Folder of the database and the spool."""
+    """Folder of this coordinator alone: the database and the spool, if they are not said to be elsewhere."""
     database: str | None = Field(default=None, repr=False)
     """SQLAlchemy URL; if absent, the database is SQLite in `data`. It may hold a password, so it is never printed."""
+    lease_seconds: Annotated[float, Field(ge=3, le=120)] = 15.0
+    """How long nobody may have renewed the lease of the database before a coordinator that stands by takes over."""
+    spool: Path | None = None
+    """Folder of sealed uploads, which all coordinators of one database share; if absent, `spool` in `data`."""
     threads: Annotated[int, Field(ge=4, le=1024)] = 256
     """Threads that answer silos. A silo that waits holds none. No certificate can hold more than `door.seats.CALLS`.
     Operators have threads of their own."""
@@ -65,8 +69,13 @@ class CoordinatorConfig(Closed):
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        names = ("certificate", "key", "authority", "data", "crls", "key_passphrase")
+        names = ("certificate", "key", "authority", "data", "spool", "crls", "key_passphrase")
         return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
+
+    @property
+    def spool_folder(self) -> Path:
+        """Where sealed uploads lie."""
+        return self.spool or self.data / "spool"
 
     @property
     def files(self) -> Files:

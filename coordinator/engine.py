@@ -56,6 +56,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.relay.intake import Intake
 from coordinator.shortages import MACHINE, Shortages
+from coordinator.storage.database import LeaseLostError
 from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
@@ -198,7 +199,7 @@ class Engine:
         if self._ticker.is_alive():
             self._ticker.join()
         self._worker.shutdown(wait=True)
-        self._store.engine.dispose()
+        self._store.database.engine.dispose()
 
     # --- people -------------------------------------------------------------------------------------------------
     def require_bounds(self, study: Study) -> None:
@@ -608,7 +609,7 @@ class Engine:
             try:
                 event: Event = Added(make_sum(self._store, self._spool, study, effect))
             except Exception as error:
-                if shortage_of(error) is not None:
+                if shortage_of(error) is not None or isinstance(error, LeaseLostError):
                     raise
                 # A sum that cannot be made must end the attempt with a reason, not leave it hanging. Silos must not
                 # see our paths.
@@ -619,6 +620,8 @@ class Engine:
         except WrongPhaseError:
             log.info("sum not wanted any more", **where(place))
             self._spool.clear(place)
+        except LeaseLostError:
+            return
         except Exception as error:
             self._again[place.study] = effect
             if self.shortages.note(error, place.study) is not None:
@@ -647,7 +650,7 @@ class Engine:
         return Work(Task.WAIT)
 
     def _tick(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
+        while not self._stop.wait(TICK_SECONDS) and not self._store.database.lost.is_set():
             for key in self.shortages.due():
                 self._try_again(key)
             self._store_seen()
@@ -656,6 +659,8 @@ class Engine:
                 for study in list(self._progress):
                     try:
                         self._pass(study)
+                    except LeaseLostError:
+                        return
                     except Exception as error:
                         # If the database fails now, the clock must not stop for good: the next tick tries again.
                         if self.shortages.note(error) is None:

@@ -98,6 +98,11 @@ class CoordinatorMetrics:
             "Turns of the clock that ends phases: if they stop, no time passes for any study.",
             registry=self.registry,
         )
+        self.active = Gauge(
+            "fedward_coordinator_active",
+            "1 for the coordinator that has the lease of the database; 0 for one that stands by.",
+            registry=self.registry,
+        )
         self.short = Gauge(
             "fedward_coordinator_short",
             "What this machine lacks now: 1 for all studies together, and 1 for each study whose sum cannot be made.",

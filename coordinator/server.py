@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -15,22 +14,22 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2
 from prometheus_client import start_http_server
 
-from common.systemd import StatusLine, notified
+from common.systemd import StatusLine
 from coordinator.config import CoordinatorConfig
 from coordinator.cosigning import KnownLedgers
 from coordinator.door import files
 from coordinator.door.connections import Connections
-from coordinator.door.core_log import CoreLog
 from coordinator.door.guard import Guard
 from coordinator.engine import Engine
+from coordinator.lease.holding import Lease, keep
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.people.authors import require_author
 from coordinator.people.desk import Desk
 from coordinator.people.service import OperatorService
 from coordinator.service import Refusals, SiloService
-from coordinator.storage.alone import alone_in
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
+from coordinator.storage.migrating import migrate
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from crypto.errors import CertificateError
@@ -39,7 +38,6 @@ from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal, Times
 from crypto.pki.standing import CertificateStanding
 from crypto.pki.tls import server_credentials
-from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
 from protos.v1 import operator_pb2, silo_pb2
 
@@ -86,16 +84,18 @@ OPTIONS = (
 class Server:
     """A running coordinator. `port` and `metrics_port` are the bound ports (0 in the config asks for any free port)."""
 
-    def __init__(self, config: CoordinatorConfig) -> None:
+    def __init__(self, config: CoordinatorConfig, lease: Lease) -> None:
+        """Take the database whose lease was taken, bring it up to date, and read what was going on."""
         open_files = files.raise_limit()
         close_to_others(config.data)
         credential = renewal.load(config.files, config.authority_url, keeps=True)
         credential.tell_faults(lambda why: log.error("certificates not read", why=why))
         trust = credential.trust
         self.metrics = CoordinatorMetrics()
-        store = Store(config.database) if config.database else Store.in_folder(config.data)
-        spool = Spool(config.data / "spool")
-        checkpoints = Checkpoints(store.engine)
+        self._lease, database = lease, lease.database
+        spool = Spool(config.spool_folder, lease.epoch)
+        migrate(database)
+        store, checkpoints = Store(database), Checkpoints(database)
         self.engine = Engine(store, spool, self.metrics, revoked=RevocationCheck(trust), summed=checkpoints.keep_summed)
         pool = ThreadPoolExecutor(config.threads, "call")
         self._server = grpc.server(
@@ -117,8 +117,9 @@ class Server:
             )
             raise OSError(msg) from None
         connections = Connections(self.port, self.metrics)
-        self._guard = Guard(trust, connections, self.metrics, pool=pool, passing=self._cosigning.pass_time)
-        refusals = Refusals(trust, self.metrics, connections, self.engine.shortages)
+        passing = self._cosigning.pass_time
+        self._guard = Guard(trust, connections, self.metrics, pool=pool, epoch=lease.epoch, passing=passing)
+        refusals = Refusals(trust, self.metrics, connections, self.engine.shortages, database.require)
         release = version("fedward")
         self.desk = Desk(self.engine, store, config.quotas, require_author(trust), self.engine.now)
         audit, polls = store.audit, self.desk.polls
@@ -128,7 +129,7 @@ class Server:
         self._add(OPERATORS, OperatorService(self.desk, refusals), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
-        self._http, self._http_thread = _serve_metrics(config, self.metrics)
+        self._http, self._http_thread = serve_metrics(config, self.metrics)
         self.metrics_port = int(self._http.server_port)
         self._stop, self._line = threading.Event(), StatusLine()
         self._renewal = Renewal(
@@ -141,6 +142,7 @@ class Server:
         self._renewing = threading.Thread(
             target=self._renewal.run, args=(self._stop, RENEWAL_SECONDS), name="renewal", daemon=True
         )
+        self._keeping = threading.Thread(target=keep, args=(lease, self._stop), name="lease", daemon=True)
 
     def _tell_times(self, times: Times) -> None:
         self.metrics.tell_times(times)
@@ -163,13 +165,21 @@ class Server:
         self.engine.start()
         self._guard.start()
         self._renewing.start()
+        self._keeping.start()
         self._server.start()
+        self.metrics.active.set(1)
         for name in ("", *SERVICES):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        log.info("serving", version=version("fedward"), port=self.port, metrics_port=self.metrics_port)
+        log.info(
+            "serving",
+            version=version("fedward"),
+            port=self.port,
+            metrics_port=self.metrics_port,
+            epoch=self._lease.epoch,
+        )
 
     def close(self) -> None:
-        """Finish the calls in progress, then stop."""
+        """Finish the calls in progress, then stop, and give the lease back, so that another takes over at once."""
         self._stop.set()
         self._health.enter_graceful_shutdown()
         self._guard.release()
@@ -180,6 +190,9 @@ class Server:
         self._http.shutdown()
         self._http.server_close()
         self._http_thread.join()
+        if self._keeping.is_alive():
+            self._keeping.join()
+        self._lease.give_back()
         log.info("stopped")
 
 
@@ -207,7 +220,7 @@ class RevocationCheck:
         return self._known[certificate_pem]
 
 
-def _serve_metrics(config: CoordinatorConfig, metrics: CoordinatorMetrics) -> tuple[WSGIServer, threading.Thread]:
+def serve_metrics(config: CoordinatorConfig, metrics: CoordinatorMetrics) -> tuple[WSGIServer, threading.Thread]:
     """Serve the metrics page. Raises OSError with host and port."""
     try:
         return start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
@@ -217,18 +230,3 @@ def _serve_metrics(config: CoordinatorConfig, metrics: CoordinatorMetrics) -> tu
             " another metrics_host or metrics_port, or stop the process that uses it"
         )
         raise OSError(msg) from None
-
-
-def serve(config: CoordinatorConfig, lines: Diverted) -> None:
-    """Serve until SIGTERM or SIGINT. `lines` has what gRPC's core says."""
-    close_to_others(config.data)
-    with alone_in(config.data):
-        server = Server(config)
-        lines.tell(CoreLog(server.metrics).tell)
-        asked = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: asked.set())
-        server.start()
-        with notified(server.engine.passes):
-            asked.wait()
-        server.close()

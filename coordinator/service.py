@@ -35,6 +35,7 @@ from coordinator.metrics import CoordinatorMetrics
 from coordinator.relay.handing_out import HandingOut
 from coordinator.shortages import Shortages
 from coordinator.storage.audit_log import AuditLog, AuditLogError
+from coordinator.storage.database import LeaseLostError
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError
 from coordinator.sums.room import LittleRoomError
@@ -83,6 +84,7 @@ class ResumeError(CoordinatorError):
 
 
 CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (LeaseLostError, grpc.StatusCode.UNAVAILABLE),
     (SignatureRefused, grpc.StatusCode.UNAUTHENTICATED),
     (CertificateError, grpc.StatusCode.PERMISSION_DENIED),
     (MessageError, grpc.StatusCode.INVALID_ARGUMENT),
@@ -114,12 +116,15 @@ class Refusals:
     metrics: CoordinatorMetrics
     connections: Connections
     shortages: Shortages
+    require_lease: Callable[[], None]
+    """Raise `LeaseLostError` unless this coordinator is still the active one (`coordinator.lease`)."""
     log_limit: LogLimit = field(default_factory=LogLimit)
 
     def end(self, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
         """End a call with the status code and the sentence of an error. An unforeseen one shows no details."""
         if isinstance(error, grpc.RpcError):
             raise error  # the caller has gone, or the door has ended the call
+        error = self._unless_left_behind(error)
         code = next((code for kind, code in CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
         caller, shortage = label_of(self.trust, context), self.shortages.note(error)
         if shortage is not None:
@@ -138,6 +143,16 @@ class Refusals:
                 log.info("refused", call=call, caller=caller, code=code.name, why=why)
         context.abort(code, why)
         raise AssertionError  # abort never returns, but its types do not say so
+
+    def _unless_left_behind(self, error: Exception) -> Exception:
+        """Return the error, or in its place that this coordinator is no longer the active one: then it says nothing."""
+        try:
+            self.require_lease()
+        except LeaseLostError as left:
+            return left
+        except Exception:  # noqa: BLE001  # the database cannot be asked now: the refusal stays what it is
+            return error
+        return error
 
     def _tell_fault(self, call: str, caller: str, error: Exception) -> None:
         """Say what failed. What is raised on purpose says it in a sentence; anything else needs its lines of code."""
@@ -185,15 +200,21 @@ class Caller:
 
 
 def mapped(call: Callable[..., R]) -> Callable[..., R]:
-    """Turn every exception of a call into a status code with a sentence. An unforeseen exception shows no details."""
+    """Turn every exception of a call into a status code with a sentence. An unforeseen exception shows no details.
+
+    Every answer follows a transaction that has checked the lease.
+    """
 
     @functools.wraps(call)
     def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
         def ended(make: Callable[[], R]) -> R:
+            refusals: Refusals = self.refusals
             try:
-                return make()
+                made = make()
+                if made is not None and not isinstance(made, Later):
+                    refusals.require_lease()
+                return made  # noqa: TRY300  # what `require_lease` raises belongs to the same boundary
             except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-                refusals: Refusals = self.refusals
                 refusals.end(context, error, call.__name__)
 
         answer = ended(lambda: call(self, request, context))
@@ -207,10 +228,12 @@ def mapped_stream(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[R]
 
     @functools.wraps(call)
     def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> Iterator[R]:
+        refusals: Refusals = self.refusals
         try:
-            yield from call(self, request, context)
+            for reply in call(self, request, context):
+                refusals.require_lease()
+                yield reply
         except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-            refusals: Refusals = self.refusals
             refusals.end(context, error, call.__name__)
 
     return wrapper

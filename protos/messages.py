@@ -19,6 +19,8 @@ from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, 
 from protos.steps import STEPS, SUM, Note, Task
 
 PROTOCOL = 7
+EPOCH_KEY = "fedward-epoch"
+"""The entry of an answer's metadata that says the epoch of the coordinator's lease (`coordinator.lease`)."""
 MAX_CHUNK = 1 << 17
 """Bytes of a chunk, the data in one message of a stream. Each chunk has its own hash (`protos.chunks`). Many streams
 hold several chunks in memory at once."""

@@ -46,8 +46,8 @@ from silo_agent.learning.model.start import begin, find
 from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.asking import Asking
 from silo_agent.protocol.attempt import Running
+from silo_agent.protocol.calls.client import AskedToStop, CallRefused, Client, ContentError
 from silo_agent.protocol.catching_up import CatchUpError
-from silo_agent.protocol.client import AskedToStop, CallRefused, Client, ContentError
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.recounting import take_note

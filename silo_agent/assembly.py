@@ -38,8 +38,9 @@ from silo_agent.oversight.decisions import Decisions
 from silo_agent.oversight.polling import Answering, Polling
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.oversight.telling import Telling
-from silo_agent.protocol.client import AskedToStop, Client, Heartbeat
-from silo_agent.protocol.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.calls.client import AskedToStop, Client, Heartbeat
+from silo_agent.protocol.calls.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.calls.epochs import EPOCH_FILE, Epochs
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
@@ -93,6 +94,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         session,
         stop,
         lambda up: metrics.connected.set(float(up)),
+        epochs=Epochs(config.state / EPOCH_FILE),
         proxy=config.proxy,
     )
 
@@ -180,7 +182,7 @@ def _renew(
     config: AgentConfig, credential: Credential, client: Client, metrics: AgentMetrics, stop: threading.Event
 ) -> None:
     """Keep certificate and lists fresh, the ledger's head timestamped and the coordinator watched, until the stop."""
-    watch = CoordinatorWatch(client, credential, config.coordinator, config.files.lists, proxy=config.proxy)
+    watch = CoordinatorWatch(client, credential, config.files.lists, proxy=config.proxy)
     watch.try_to_look()  # before the first call: a coordinator whose key is not known gets nothing
     threading.Thread(target=watch.run, args=(stop,), name="watch", daemon=True).start()
     link = link_for(credential, config.authority_url, config.proxy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from policies import file_kinds
 from policies.documents.document import Closed, DocumentError, read_document
@@ -125,12 +125,19 @@ class Notify(Closed):
         return self
 
 
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
 class AgentConfig(Closed):
     """Configuration of one agent, which serves one data set."""
 
     KIND: ClassVar[str] = file_kinds.AGENT
 
-    coordinator: Annotated[str, Field(pattern=ADDRESS)]
+    coordinator: Annotated[
+        tuple[Annotated[str, Field(pattern=ADDRESS)], ...], Field(min_length=1, max_length=8), BeforeValidator(_listed)
+    ]
+    """Address of the coordinator, or a list: its machines, of which one is active."""
     certificate: Path
     key: Path
     key_passphrase: Path | None = None
@@ -240,7 +247,7 @@ class _Named(Closed):
     """What tells that a file is an agent's configuration, of whatever version, and what data it names."""
 
     model_config = ConfigDict(extra="ignore")
-    coordinator: str
+    coordinator: str | list[str]
     policy: Path
     data: dict[str, Path] = Field(default_factory=dict)
     databases: dict[str, _NamedDatabase] = Field(default_factory=dict)

@@ -32,7 +32,8 @@ from policies.plan.release import plan
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Place, Tensor, UploadHeader, Work
 from protos.steps import STEPS, SUM, Note, Reply, Task
-from silo_agent.protocol.client import AskedToStop, CallRefused, Client
+from silo_agent.protocol.calls.client import AskedToStop, CallRefused, Client
+from silo_agent.protocol.calls.epochs import EPOCH_FILE, Epochs
 
 ENDS: Final = 200
 """Bytes of a note besides what it has for each silo: what it begins with, a word, a signature."""
@@ -53,7 +54,9 @@ class LightSilo(threading.Thread):
         key = hashlib.sha256(credential.certificate_pem).digest()
         # Offered once for a study, as agents do, so that a roster that stays the same is greeted once.
         self._member = Member(self.name, credential.certificate_pem, key, key * 37, credential.sign(key))
-        self._client = Client(address, credential, self._session, stop, lambda _: None)
+        self._client = Client(
+            [address], credential, self._session, stop, lambda _: None, epochs=Epochs(folder / EPOCH_FILE)
+        )
         self._model = self._committed = ""
         self._round = 0
         self._shared: Place | None = None

@@ -28,7 +28,10 @@ from coordinator.core.events import Added, Answered, Confirmed, Event, Uploaded
 from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Phase, PhaseLimits, Round
 from coordinator.core.study import Life, Progress, Script, advance, create, start
 from coordinator.describing import in_sentences, measure
+from coordinator.lease.holding import Lease
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.storage.database import Database
+from coordinator.storage.migrating import migrate
 from coordinator.storage.store import Store
 from protos import record
 from protos.audit import AuditEntry
@@ -154,7 +157,10 @@ def cost_of(silos: int) -> EventCost:
     metrics, spent, whole = CoordinatorMetrics(), Clock(), Clock()
     size = events = 0
     with tempfile.TemporaryDirectory(prefix="fedward-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        store = Store.in_folder(Path(folder) / "data")
+        database = Database.in_folder(Path(folder) / "data")
+        Lease(database, "0" * 32, "bench", "0" * 32, seconds=15.0).attempt()
+        migrate(database)
+        store = Store(database)
         state = create(script)
         store.create(b"{}", state, AuditEntry(0, "", "", "", "create", STUDY, "bench", "", "", "done", ""))
         begun = written()

@@ -52,7 +52,7 @@ def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
     import structlog
 
     from common.memory import give_back_freed
-    from coordinator.server import serve as serve_until_stopped
+    from coordinator.lease.turns import serve as serve_until_stopped
     from protos.core_log import diverted
 
     give_back_freed()

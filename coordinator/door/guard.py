@@ -34,6 +34,7 @@ from coordinator.door.seats import Seats
 from coordinator.metrics import CoordinatorMetrics
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
+from protos.messages import EPOCH_KEY
 
 log = structlog.get_logger()
 MESSAGE_SECONDS = 10.0
@@ -113,12 +114,16 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
         *,
         pool: Executor,
+        epoch: int,
         passing: Callable[[], object] = lambda: None,
     ) -> None:
-        """`pool`: the threads that answer calls which have waited. `passing` is called at each look, as time passes."""
+        """`pool`: the threads that answer calls which have waited. `passing` is called at each look, as time passes.
+
+        `epoch` is that of this coordinator's lease. Every answer says it, and silos refuse one below what they know.
+        """
         self._trust, self._connections, self._metrics, self._clock = trust, connections, metrics, clock
         self._seats, self._log_limit, self._pool = Seats(), LogLimit(clock), pool
-        self._passing = passing
+        self._passing, self._metadata = passing, ((EPOCH_KEY, str(epoch)),)
         self._calls: set[_Call] = set()
         self._held: set[_Held] = set()
         self._closing = False
@@ -187,6 +192,7 @@ class Guard:
             code = grpc.StatusCode.CANCELLED
             self._count(code, label_of(self._trust, context), method.name, "ended before it began", peer)
             return
+        context.send_initial_metadata(self._metadata)
         caller = self._identified(method.name, context, peer)
         if not self._seats.take(caller, method.name):
             self._refuse_late(method.name, caller, context, send)
@@ -331,6 +337,7 @@ class Guard:
             context.abort(code, CROWDED)
 
     def _refuse_unknown(self, requests: Iterator[Any], context: grpc.ServicerContext, send: Send) -> None:  # noqa: ARG002
+        context.send_initial_metadata(self._metadata)
         caller = self._identified("unknown", context, context.peer())
         msg = "this coordinator has no such method; update the older of the two"
         self._count(grpc.StatusCode.UNIMPLEMENTED, caller, "unknown", msg, context.peer())

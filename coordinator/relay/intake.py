@@ -53,6 +53,7 @@ class Intake:
             self._spool.keep_chunk_list(self._chunks(header), chunks)
         right = 0
         if partial.exists():
+            self._spool.claim(partial)
             for data in read_chunks(partial):
                 if not chunks.has(right, data):
                     break

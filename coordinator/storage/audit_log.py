@@ -13,49 +13,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    delete,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from coordinator.errors import CoordinatorError
+from coordinator.storage.database import Database
+from coordinator.storage.tables import audit, audit_cosignatures
 from crypto.audit_chain import NOTHING, UNKNOWN, Followed, entry_digest, follow
 from protos.audit import MOST_DIGESTS, AuditEntry, AuditTrail, CosignedAudit
 
-_metadata = MetaData()
-_entries = Table(
-    "audit",
-    _metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("content", String, nullable=False),
-    Column("head", String(64), nullable=False),
-    Column("at", String(40), nullable=False),
-    Column("who", String(128), nullable=False, index=True),
-    Column("action", String(64), nullable=False),
-    Column("outcome", String(64), nullable=False),
-)
-_cosigned = Table(
-    "audit_cosignatures",
-    _metadata,
-    Column("silo", String(63), primary_key=True),
-    Column("entries", Integer, nullable=False),
-    Column("head", LargeBinary, nullable=False),
-    Column("broke_entries", Integer, nullable=False),
-    Column("broke_head", LargeBinary, nullable=False),
-    Column("certificate_pem", LargeBinary, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-)
 DONE: Final = "done"
 REFUSED: Final = "refused"
 BEGIN: Final = "begin"
@@ -83,7 +48,7 @@ def append(connection: Connection, entry: AuditEntry) -> AuditEntry:
     numbered = replace(entry, number=number + 1)
     content = numbered.content()
     connection.execute(
-        insert(_entries).values(
+        insert(audit).values(
             number=numbered.number,
             content=content,
             head=follow(head, [entry_digest(content.encode())]).hex(),
@@ -97,7 +62,7 @@ def append(connection: Connection, entry: AuditEntry) -> AuditEntry:
 
 
 def _last(connection: Connection) -> tuple[int, bytes]:
-    query = select(_entries.c.number, _entries.c.head).order_by(_entries.c.number.desc()).limit(1)
+    query = select(audit.c.number, audit.c.head).order_by(audit.c.number.desc()).limit(1)
     row = connection.execute(query).first()
     return (-1, NOTHING) if row is None else (row.number, bytes.fromhex(row.head))
 
@@ -105,11 +70,10 @@ def _last(connection: Connection) -> tuple[int, bytes]:
 class AuditLog:
     """The audit log in the coordinator's database, and what silos signed of it."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Take the connections of a store. Make the tables if there are none, and begin the log if it is new."""
-        self._engine = engine
-        _metadata.create_all(engine)
-        with engine.begin() as connection:
+    def __init__(self, database: Database) -> None:
+        """Take a database whose tables are up to date, and begin the log if it is new."""
+        self._database = database
+        with database.writing() as connection:
             if _last(connection)[0] < 0:
                 # The random word makes this log another one than any that is begun again in its place.
                 word = secrets.token_hex(16)
@@ -117,38 +81,38 @@ class AuditLog:
 
     def followed(self) -> Followed:
         """Return how many entries there are, and the head after them."""
-        with self._engine.begin() as connection:
+        with self._database.reading() as connection:
             number, head = _last(connection)
         return Followed(number + 1, head)
 
     def note(self, entry: AuditEntry) -> None:
         """Note what was done, where nothing else is stored with it."""
-        with self._engine.begin() as connection:
+        with self._database.writing() as connection:
             append(connection, entry)
 
     def note_refusal(self, entry: AuditEntry, now: datetime) -> bool:
         """Note that an action was refused, unless its holder was refused very often. Returns whether it was noted."""
-        with self._engine.begin() as connection:
-            if _count(connection, entry.who, now, _entries.c.outcome == REFUSED) >= MOST_REFUSALS:
+        with self._database.writing() as connection:
+            if _count(connection, entry.who, now, audit.c.outcome == REFUSED) >= MOST_REFUSALS:
                 return False
             append(connection, entry)
             return True
 
     def created(self, who: str, now: datetime) -> int:
         """Return how many studies somebody created within the 24 hours before `now`."""
-        with self._engine.begin() as connection:
-            return _count(connection, who, now, _entries.c.outcome == DONE, _entries.c.action == "create")
+        with self._database.reading() as connection:
+            return _count(connection, who, now, audit.c.outcome == DONE, audit.c.action == "create")
 
     def done(self, who: str, now: datetime) -> int:
         """Return how many actions somebody did within the 24 hours before `now`."""
-        with self._engine.begin() as connection:
-            return _count(connection, who, now, _entries.c.outcome == DONE)
+        with self._database.reading() as connection:
+            return _count(connection, who, now, audit.c.outcome == DONE)
 
     def entries(self, after: int, most: int) -> list[AuditEntry]:
         """Return the entries from the one with the number `after` on, at most so many."""
-        numbered = _entries.c.number >= min(after, _MOST_NUMBER)
-        query = select(_entries.c.content).where(numbered).order_by(_entries.c.number).limit(most)
-        with self._engine.begin() as connection:
+        numbered = audit.c.number >= min(after, _MOST_NUMBER)
+        query = select(audit.c.content).where(numbered).order_by(audit.c.number).limit(most)
+        with self._database.reading() as connection:
             return [_read(row.content) for row in connection.execute(query)]
 
     def trail(self, after: Followed) -> AuditTrail:
@@ -156,12 +120,12 @@ class AuditLog:
 
         A silo that gets this error follows the log from its beginning, and says so in all that it signs from then on.
         """
-        with self._engine.begin() as connection:
+        with self._database.reading() as connection:
             last, _ = _last(connection)
             if not _has(connection, after):
                 msg = f"the audit log has no head {after.head.hex()[:12]} after {after.entries} entries"
                 raise AuditLogError(msg)
-            query = select(_entries.c.content).where(_entries.c.number >= after.entries).order_by(_entries.c.number)
+            query = select(audit.c.content).where(audit.c.number >= after.entries).order_by(audit.c.number)
             contents = [row.content for row in connection.execute(query.limit(MOST_DIGESTS))]
         return AuditTrail(last + 1, b"".join(entry_digest(content.encode()) for content in contents))
 
@@ -170,18 +134,18 @@ class AuditLog:
 
         Raises `AuditLogError` if it is no head of this log.
         """
-        with self._engine.begin() as connection:
+        with self._database.writing() as connection:
             if not signed.entries or not _has(connection, Followed(signed.entries, signed.head)):
                 msg = f"the audit log has no such head after {signed.entries} entries"
                 raise AuditLogError(msg)
-            connection.execute(delete(_cosigned).where(_cosigned.c.silo == signed.silo))
-            values = {column.name: getattr(signed, column.name) for column in _cosigned.columns}
-            connection.execute(insert(_cosigned).values(values))
+            connection.execute(delete(audit_cosignatures).where(audit_cosignatures.c.silo == signed.silo))
+            values = {column.name: getattr(signed, column.name) for column in audit_cosignatures.columns}
+            connection.execute(insert(audit_cosignatures).values(values))
 
     def cosigned(self) -> list[CosignedAudit]:
         """Return what each silo signed last, by name."""
-        with self._engine.begin() as connection:
-            rows = connection.execute(select(_cosigned).order_by(_cosigned.c.silo)).all()
+        with self._database.reading() as connection:
+            rows = connection.execute(select(audit_cosignatures).order_by(audit_cosignatures.c.silo)).all()
         return [
             CosignedAudit(
                 row.silo,
@@ -201,14 +165,14 @@ def _has(connection: Connection, followed: Followed) -> bool:
         return True
     if followed.entries > _MOST_NUMBER:
         return False
-    query = select(_entries.c.head).where(_entries.c.number == followed.entries - 1)
+    query = select(audit.c.head).where(audit.c.number == followed.entries - 1)
     row = connection.execute(query).first()
     return row is not None and bytes.fromhex(row.head) == followed.head
 
 
 def _count(connection: Connection, who: str, now: datetime, *which: ColumnElement[bool]) -> int:
-    recent = (_entries.c.who == who, _entries.c.at > stamp(now - _DAY), *which)
-    query = select(func.count()).select_from(_entries).where(*recent)
+    recent = (audit.c.who == who, audit.c.at > stamp(now - _DAY), *which)
+    query = select(func.count()).select_from(audit).where(*recent)
     return int(connection.execute(query).scalar_one())
 
 

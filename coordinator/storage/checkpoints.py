@@ -11,72 +11,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Engine,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    String,
-    Table,
-    UniqueConstraint,
-    delete,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 
 from coordinator.errors import CoordinatorError
+from coordinator.storage import tables
+from coordinator.storage.database import Database
 from policies.ledger.judging import Summed, kept
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import MessageError, Place, Tensor
-
-_metadata = MetaData()
-_stated = Table(
-    "statements",
-    _metadata,
-    Column("silo", String(63), primary_key=True),
-    Column("signer", String(63), primary_key=True),
-    Column("statement", LargeBinary, nullable=False),
-    Column("certificate_pem", LargeBinary, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-)
-"""Keyed by the silo whose ledger it is. That silo is also the signer."""
-_cosigned = Table(
-    "countersigned_statements",
-    _metadata,
-    Column("silo", String(63), primary_key=True),
-    Column("signer", String(63), primary_key=True),
-    Column("statement", LargeBinary, nullable=False),
-    Column("stated_certificate_pem", LargeBinary, nullable=False),
-    Column("stated_signature", LargeBinary, nullable=False),
-    Column("certificate_pem", LargeBinary, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-)
-"""Keyed by the ledger's silo and by another silo, the signer. The signature of the ledger's silo lies beside it."""
-_received = Table(
-    "received_statements",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("silo", String(63), nullable=False, index=True),
-    Column("at", String(40), nullable=False),
-    Column("statement", LargeBinary, nullable=False),
-    Column("certificate_pem", LargeBinary, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-)
-_summed = Table(
-    "summed_releases",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("silo", String(63), nullable=False, index=True),
-    Column("study", String(64), nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("tensor", String(16), nullable=False),
-    UniqueConstraint("silo", "study", "round", "attempt", "tensor"),
-)
 
 
 class DamagedCheckpointError(CoordinatorError):
@@ -92,10 +34,9 @@ class DamagedCheckpointError(CoordinatorError):
 class Checkpoints:
     """The latest checkpoint of each ledger, and of each silo that cosigned it, in the coordinator's database."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Take the connections of an open store. Make the tables if there are none."""
-        self._engine = engine
-        _metadata.create_all(engine)
+    def __init__(self, database: Database) -> None:
+        """Take a database whose tables are up to date."""
+        self._database = database
 
     def keep(self, silo: str, signed: SignedCheckpoint, received: datetime) -> None:
         """Store this silo's checkpoint as its last one, and when it came."""
@@ -104,28 +45,34 @@ class Checkpoints:
             "certificate_pem": signed.certificate_pem,
             "signature": signed.signature,
         }
-        mine = (_stated.c.silo == silo, _stated.c.signer == silo)
-        with self._engine.begin() as connection:
+        mine = (tables.statements.c.silo == silo, tables.statements.c.signer == silo)
+        with self._database.writing() as connection:
             _take_over(connection, silo)
-            connection.execute(insert(_received).values(silo=silo, at=received.isoformat(), **row))
-            if connection.execute(update(_stated).where(*mine).values(row)).rowcount == 0:
-                connection.execute(insert(_stated).values(silo=silo, signer=silo, **row))
-            query = select(_received.c.id, _received.c.at).where(_received.c.silo == silo).order_by(_received.c.id)
+            connection.execute(insert(tables.received).values(silo=silo, at=received.isoformat(), **row))
+            if connection.execute(update(tables.statements).where(*mine).values(row)).rowcount == 0:
+                connection.execute(insert(tables.statements).values(silo=silo, signer=silo, **row))
+            query = (
+                select(tables.received.c.id, tables.received.c.at)
+                .where(tables.received.c.silo == silo)
+                .order_by(tables.received.c.id)
+            )
             rows = connection.execute(query).all()
             stay = kept([_time(one.at) for one in rows])
             gone = {one.id for one in rows} - {rows[place].id for place in stay}
             if gone:
-                connection.execute(delete(_received).where(_received.c.id.in_(gone)))
+                connection.execute(delete(tables.received).where(tables.received.c.id.in_(gone)))
 
     def history(self, silo: str) -> list[tuple[SignedCheckpoint | DamagedCheckpointError, datetime | None]]:
         """Return this silo's checkpoints that are remembered, oldest first, each with when it came.
 
         None for one that an earlier version stored. In the place of one that is damaged stands what is wrong with it.
         """
-        query = select(_received).where(_received.c.silo == silo).order_by(_received.c.id)
-        with self._engine.begin() as connection:
+        query = select(tables.received).where(tables.received.c.silo == silo).order_by(tables.received.c.id)
+        with self._database.reading() as connection:
             rows = connection.execute(query).all()
-            last = connection.execute(select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)).first()
+            last = connection.execute(
+                select(tables.statements).where(tables.statements.c.silo == silo, tables.statements.c.signer == silo)
+            ).first()
         signed = [(_signed_in(row), _time(row.at)) for row in rows]
         if last is not None and all(row.statement != last.statement for row in rows):
             signed.append((_signed_in(last), None))  # an earlier version stored it
@@ -134,17 +81,17 @@ class Checkpoints:
     def keep_summed(self, place: Place, tensor: Tensor, silos: Iterable[str]) -> None:
         """Store that releases of these silos are in a sum whose list enough silos have signed. Idempotent."""
         key = {"study": place.study, "round": place.round, "attempt": place.attempt, "tensor": str(tensor)}
-        mine = [getattr(_summed.c, name) == value for name, value in key.items()]
-        with self._engine.begin() as connection:
-            known = {row.silo for row in connection.execute(select(_summed.c.silo).where(*mine))}
+        mine = [getattr(tables.summed.c, name) == value for name, value in key.items()]
+        with self._database.writing() as connection:
+            known = {row.silo for row in connection.execute(select(tables.summed.c.silo).where(*mine))}
             fresh = [{"silo": silo, **key} for silo in silos if silo not in known]
             if fresh:
-                connection.execute(insert(_summed), fresh)
+                connection.execute(insert(tables.summed), fresh)
 
     def summed(self, silo: str) -> list[Summed]:
         """Return which of this silo's releases are in such sums."""
-        with self._engine.begin() as connection:
-            rows = connection.execute(select(_summed).where(_summed.c.silo == silo)).all()
+        with self._database.reading() as connection:
+            rows = connection.execute(select(tables.summed).where(tables.summed.c.silo == silo)).all()
         return [Summed(row.study, row.round, row.attempt, row.tensor) for row in rows]
 
     def keep_cosigned(self, silo: str, signer: str, word: CosignedCheckpoint) -> None:
@@ -156,12 +103,12 @@ class Checkpoints:
             "certificate_pem": word.certificate_pem,
             "signature": word.signature,
         }
-        self._put(_cosigned, silo, signer, row)
+        self._put(tables.countersigned, silo, signer, row)
 
     def latest(self, silo: str) -> SignedCheckpoint | None:
         """Return this silo's last checkpoint, or None if there is none. Raises `DamagedCheckpointError`."""
-        query = select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)
-        with self._engine.begin() as connection:
+        query = select(tables.statements).where(tables.statements.c.silo == silo, tables.statements.c.signer == silo)
+        with self._database.reading() as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
@@ -172,13 +119,17 @@ class Checkpoints:
 
     def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint | DamagedCheckpointError]:
         """Return the last cosigned checkpoint of a ledger for each signer, or what is wrong with it."""
-        query = select(_cosigned).where(_cosigned.c.silo == silo).order_by(_cosigned.c.signer)
-        with self._engine.begin() as connection:
+        query = (
+            select(tables.countersigned)
+            .where(tables.countersigned.c.silo == silo)
+            .order_by(tables.countersigned.c.signer)
+        )
+        with self._database.reading() as connection:
             rows = connection.execute(query).all()
         return {row.signer: _cosigned_in(row) for row in rows}
 
     def _put(self, table: Table, silo: str, signer: str, row: Mapping[str, Any]) -> None:
-        with self._engine.begin() as connection:
+        with self._database.writing() as connection:
             mine = (table.c.silo == silo, table.c.signer == signer)
             if connection.execute(update(table).where(*mine).values(row)).rowcount == 0:
                 connection.execute(insert(table).values(silo=silo, signer=signer, **row))
@@ -186,13 +137,15 @@ class Checkpoints:
 
 def _take_over(connection: Connection, silo: str) -> None:
     """Remember what an earlier version stored last of a ledger, before it is replaced."""
-    row = connection.execute(select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)).one_or_none()
+    row = connection.execute(
+        select(tables.statements).where(tables.statements.c.silo == silo, tables.statements.c.signer == silo)
+    ).one_or_none()
     if row is None:
         return
     content = {"statement": row.statement, "certificate_pem": row.certificate_pem, "signature": row.signature}
-    mine = (_received.c.silo == silo, _received.c.statement == row.statement)
-    if connection.execute(select(_received.c.id).where(*mine)).first() is None:
-        connection.execute(insert(_received).values(silo=silo, at="", **content))
+    mine = (tables.received.c.silo == silo, tables.received.c.statement == row.statement)
+    if connection.execute(select(tables.received.c.id).where(*mine)).first() is None:
+        connection.execute(insert(tables.received).values(silo=silo, at="", **content))
 
 
 def _time(text: str) -> datetime | None:

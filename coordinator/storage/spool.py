@@ -3,6 +3,9 @@
 Guarantees: bytes appear under their final name only when they are complete, checked and synced. File names come from
 validated identifiers, never from a peer's text. Partial uploads and lists are not synced. Both can be checked against
 the content's digest, and are made again if a power cut destroyed them. This module does not know what the bytes mean.
+
+All files lie below a folder that has the epoch of the coordinator's lease as its name. Who takes over gives it the name
+of the new epoch: whatever a former coordinator still writes or deletes, it does where nobody looks.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 from common.durable import put_in_place
 from common.os_errors import explained
+from coordinator.errors import CoordinatorError
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.shortage import Shortage, ShortError
 from protos.chunks import ChunkList
@@ -22,6 +27,11 @@ from protos.messages import MAX_CHUNK, MessageError, Place
 
 SUM_FILE = "_sum"
 """The sum's file has this name in place of a silo's. No silo can have it."""
+_DIGEST_DIGITS: Final = 64
+
+
+class SpoolError(CoordinatorError):
+    """The spool cannot be used. The message says why."""
 
 
 class SpoolFullError(ShortError):
@@ -33,12 +43,17 @@ class SpoolFullError(ShortError):
 
 
 class Spool:
-    """Files below `<root>/<study>/<round>-<attempt>/<slot>/`."""
+    """Files below `<root>/<epoch>/<study>/<round>-<attempt>/<slot>/`."""
 
-    def __init__(self, root: Path) -> None:
-        """Use a folder, which is open to its owner alone from now on. Raises OSError."""
-        self._root = root
+    def __init__(self, root: Path, epoch: int) -> None:
+        """Take over a folder, which is open to its owner alone from now on. `epoch` is that of the lease.
+
+        Raises `SpoolError`, OSError.
+        """
         close_to_others(root)
+        self._root = _taken_over(root, epoch)
+        self._own: set[Path] = set()
+        """Partial uploads that nobody else can have open."""
 
     @property
     def free(self) -> int:
@@ -65,6 +80,8 @@ class Spool:
         """Write at `offset`, which must be the current length. Raises `SpoolFullError`."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if not offset:
+                self._own.add(path)
             with path.open("ab") as file:
                 if file.tell() != offset:
                     msg = f"offset {offset} is not the length {file.tell()}"
@@ -72,6 +89,18 @@ class Spool:
                 file.write(data)
         except OSError as error:
             raise _full_or(error) from error
+
+    def claim(self, path: Path) -> None:
+        """Have nobody else write into a partial upload: a former coordinator may have it open. Raises OSError."""
+        if path in self._own or not path.exists():
+            return
+        fresh = path.with_name(path.name + ".claimed")
+        try:
+            shutil.copyfile(path, fresh)
+        except OSError as error:
+            raise _full_or(error) from error
+        fresh.replace(path)
+        self._own.add(path)
 
     def cut(self, path: Path, length: int) -> None:
         """Cut the file to `length` bytes."""
@@ -97,6 +126,7 @@ class Spool:
 
     def publish(self, partial: Path, complete: Path) -> None:
         """Give a finished file its final name, durably."""
+        self._own.discard(partial)
         try:
             put_in_place(partial, complete)
         except OSError as error:
@@ -104,6 +134,7 @@ class Spool:
 
     def discard(self, path: Path) -> None:
         """Delete a file, if it exists."""
+        self._own.discard(path)
         path.unlink(missing_ok=True)
 
     def probe(self) -> None:
@@ -120,17 +151,46 @@ class Spool:
 
     def clear(self, place: Place) -> None:
         """Delete all sealed bytes of an attempt."""
-        shutil.rmtree(self._folder(place), ignore_errors=True)
+        self._remove(self._folder(place))
 
     def sweep(self, kept: Collection[Place]) -> None:
         """Delete all attempts but these. A crash between storing an attempt's end and clearing it leaves such files."""
         folders = {self._folder(place) for place in kept}
         for folder in self._root.glob("*/*"):
             if folder not in folders:
-                shutil.rmtree(folder, ignore_errors=True)
+                self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        self._own = {path for path in self._own if folder not in path.parents}
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self, place: Place) -> Path:
         return self._root / place.study / f"{place.round}-{place.attempt}"
+
+
+def _taken_over(root: Path, epoch: int) -> Path:
+    """Give the files of the epoch before the name of this one, and delete what is of others. Raises `SpoolError`."""
+    own = root / str(epoch)
+    folders = [one for one in root.iterdir() if one.is_dir()]
+    epochs = sorted((one for one in folders if one.name.isdigit() and len(one.name) < _DIGEST_DIGITS), key=_epoch)
+    if epochs and _epoch(epochs[-1]) > epoch:
+        msg = (
+            f"{root} was used under epoch {epochs[-1].name}, and the lease of the database has {epoch}; is it another?"
+        )
+        raise SpoolError(msg)
+    if epochs and epochs[-1] != own:
+        epochs[-1].rename(own)
+    for left in epochs[:-1]:  # what a former coordinator wrote after it was left behind
+        shutil.rmtree(left, ignore_errors=True)
+    own.mkdir(exist_ok=True)
+    for study in folders:
+        if len(study.name) == _DIGEST_DIGITS:  # versions up to 0.6 knew no epochs
+            study.rename(own / study.name)
+    return own
+
+
+def _epoch(folder: Path) -> int:
+    return int(folder.name)
 
 
 def _full_or(error: OSError) -> Exception:

@@ -11,45 +11,20 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Select,
-    String,
-    Table,
-    UniqueConstraint,
-    create_engine,
-    delete,
-    event,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
-from common.sqlite import make_durable
 from coordinator.core.revisions import StudyExistsError
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
-from coordinator.storage import audit_log
+from coordinator.storage import audit_log, tables
 from coordinator.storage.audit_log import AuditLog
-from coordinator.storage.closing import close_to_others
-from coordinator.storage.shortage import DatabaseShortError, database_told
+from coordinator.storage.database import Database, StoreDamagedError
 from coordinator.storage.upgrading import upgraded
 from protos import changes, record
 from protos.audit import AuditEntry
@@ -62,123 +37,12 @@ from protos.messages import (
 )
 from protos.status import MAX_HISTORY, PhaseTime, UploadSize
 
-_NAME: Final = 63
-"""The column `name` keeps studies apart that run at once. A revision whose name went to the next one has the beginning
-of its digest there; its name stands in its state."""
-_metadata = MetaData()
-_studies = Table(
-    "studies",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("name", String(_NAME), nullable=False, unique=True),
-    Column("canonical", LargeBinary, nullable=False),
-    Column("progress", String, nullable=False),
-)
-_changes = Table(
-    "changes",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("change", String, nullable=False),
-)
-"""What has changed since the whole state in `studies`, in order from 1. The process that stored the whole state has
-written all of it, so no change is read by another version's rules."""
-_created = Table(
-    "created",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study", String(64), nullable=False, unique=True),
-)
-"""The order of the studies. Studies of version 0.1 have no row here."""
-_owners = Table(
-    "owners",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("owner", String(128), nullable=False),
-)
-"""Who created each study, by the URI in the certificate. Studies of versions up to 0.6 have no row here."""
-_authors = Table(
-    "authors",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("certificate_pem", LargeBinary, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-)
-"""The signature of each study's author, as it was handed in. Studies of versions up to 0.6 have no row here."""
-_archived = Table("archived", _metadata, Column("study", String(64), primary_key=True))
-"""Studies that are left out of lists."""
-_seen = Table(
-    "seen",
-    _metadata,
-    Column("silo", String(63), primary_key=True),
-    Column("heard", Float, nullable=False),
-)
-"""When each silo last called, stored every half a minute, so that a restart forgets no silence."""
-_contents = Table(
-    "contents",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study", String(64), nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("slot", String(32), nullable=False),
-    Column("silo", String(63), nullable=False),
-    Column("kind", String(16), nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("sha256", String(64), nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-    UniqueConstraint("study", "round", "attempt", "slot", "silo"),
-)
-_phases = Table(
-    "phases",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study", String(64), nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("phase", String(16), nullable=False),
-    Column("tensor", String(16), nullable=False),
-    Column("seconds", Float, nullable=False),
-)
-_publications = Table(
-    "publications",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("round", Integer, primary_key=True),
-    Column("attempt", Integer, primary_key=True),
-    Column("silo", String(63), primary_key=True),
-    Column("blob", LargeBinary, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
-    Column("certificate_pem", LargeBinary, nullable=False),
-)
-_room = Table(
-    "room",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("blob", LargeBinary, nullable=False),
-)
-"""Always empty, except while `Store.probe` writes."""
-_PROBE_BYTES = 1 << 16
-_told = Table(
-    "told",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("silo", String(63), primary_key=True),
-)
-
-
-class StoreError(CoordinatorError):
-    """The database cannot be used. The message says why."""
-
-
-class StoreDamagedError(StoreError):
-    """The database does not hold what was stored. The message names its file, the cause and the fix."""
-
 
 class ContentConflictError(CoordinatorError):
     """The slot holds other bytes already. A silo may send only one byte string for a round, attempt and tensor."""
 
 
+_PROBE_BYTES: Final = 1 << 16
 _SINCE = "changed_since"
 """A member of every whole state, beside the fields of `Progress`. A version that knows no changes refuses it, as it
 refuses every field that it does not know, and does not go on from an older state."""
@@ -200,52 +64,26 @@ class Kept:
 class Store:
     """The coordinator's database."""
 
-    def __init__(self, url: str) -> None:
-        """Open the database and make its tables if there are none. Raises `StoreError`."""
+    def __init__(self, database: Database) -> None:
+        """Take a database whose tables are up to date (`migrating`)."""
+        self.database = database
         self._kept: dict[str, Kept] = {}
         self._uploads: dict[str, deque[UploadSize]] = {}
         self._guard = threading.Lock()
         self.older: frozenset[str] = frozenset()
         """The studies whose state, as `load` found it, a version up to 0.6 has stored last."""
-        try:
-            self._engine = create_engine(url)
-            if self._engine.dialect.name == "sqlite":
-                event.listen(self._engine, "connect", _durable_sqlite)
-            _metadata.create_all(self._engine)
-            self.audit = AuditLog(self._engine)
-            """Who did what, in the same database."""
-            event.listen(self._engine, "handle_error", self._said)
-        except (SQLAlchemyError, ImportError) as error:
-            # The first line says what is wrong; the rest is SQL and links. It has no URL, which could hold a password.
-            msg = f"the database cannot be used: {str(error).splitlines()[0]}; fix `database` or `data`"
-            raise StoreError(msg) from None
-
-    @classmethod
-    def in_folder(cls, folder: Path) -> Store:
-        """Open a SQLite database in `folder`. Folder and database are open to their owner alone. Raises OSError."""
-        path = folder / "coordinator.sqlite3"
-        close_to_others(folder, path)
-        return cls(f"sqlite:///{path}")
-
-    def _said(self, context: ExceptionContext) -> None:
-        """Say in a sentence why the database cannot be used. Raises `DatabaseShortError`, `StoreDamagedError`."""
-        error = context.sqlalchemy_exception
-        if isinstance(error, IntegrityError) or not isinstance(error, DatabaseError):
-            return
-        url = self._engine.url
-        name = url.database if url.get_backend_name() == "sqlite" else f"the database on {url.host}"
-        kind = DatabaseShortError if isinstance(error, OperationalError) else StoreDamagedError
-        raise kind(database_told(str(name), error)) from None
+        self.audit = AuditLog(database)
+        """Who did what, in the same database."""
 
     def probe(self) -> None:
         """Write and delete a row, as large as most. Raises `DatabaseShortError` if that cannot be done now.
 
         Both are transactions of their own, so the pages that the first one took are free for what is stored next.
         """
-        with self._transaction() as connection:
-            connection.execute(insert(_room).values(blob=bytes(_PROBE_BYTES)))
-        with self._transaction() as connection:
-            connection.execute(delete(_room))
+        with self.database.writing() as connection:
+            connection.execute(insert(tables.room).values(blob=bytes(_PROBE_BYTES)))
+        with self.database.writing() as connection:
+            connection.execute(delete(tables.room))
 
     def create(
         self,
@@ -268,15 +106,15 @@ class Store:
             "progress": _whole(progress),
         }
         try:
-            with self._transaction() as connection:
+            with self.database.writing() as connection:
                 if after:
-                    given_up = {"name": after[:_NAME]}
-                    connection.execute(update(_studies).where(_studies.c.study == after).values(given_up))
-                connection.execute(insert(_studies).values(row))
-                connection.execute(insert(_created).values(study=script.study))
-                connection.execute(insert(_owners).values(study=script.study, owner=entry.who))
+                    given_up = {"name": after[: tables.NAME]}
+                    connection.execute(update(tables.studies).where(tables.studies.c.study == after).values(given_up))
+                connection.execute(insert(tables.studies).values(row))
+                connection.execute(insert(tables.created).values(study=script.study))
+                connection.execute(insert(tables.owners).values(study=script.study, owner=entry.who))
                 if author is not None:
-                    connection.execute(insert(_authors).values(study=script.study, **asdict(author)))
+                    connection.execute(insert(tables.authors).values(study=script.study, **asdict(author)))
                 audit_log.append(connection, entry)
         except IntegrityError:
             msg = f"a study named {script.name!r} exists already; give the new one another name"
@@ -284,39 +122,46 @@ class Store:
 
     def delete(self, study: str, entry: AuditEntry) -> None:
         """Forget a study that was never started, with an entry in the audit log."""
-        with self._transaction() as connection:
-            for table in (_studies, _created, _owners, _authors, _changes, _archived):
+        with self.database.writing() as connection:
+            for table in (
+                tables.studies,
+                tables.created,
+                tables.owners,
+                tables.authors,
+                tables.changes,
+                tables.archived,
+            ):
                 connection.execute(delete(table).where(table.c.study == study))
             audit_log.append(connection, entry)
         self._kept.pop(study, None)
 
     def archive(self, study: str, entry: AuditEntry) -> None:
         """Note that a study is left out of lists, with an entry in the audit log. Again changes nothing else."""
-        with self._transaction() as connection:
-            if connection.execute(select(_archived).where(_archived.c.study == study)).first() is None:
-                connection.execute(insert(_archived).values(study=study))
+        with self.database.writing() as connection:
+            if connection.execute(select(tables.archived).where(tables.archived.c.study == study)).first() is None:
+                connection.execute(insert(tables.archived).values(study=study))
             audit_log.append(connection, entry)
 
     def archived(self) -> set[str]:
         """Return the digests of all studies that are left out of lists."""
-        with self._transaction() as connection:
-            return {row.study for row in connection.execute(select(_archived))}
+        with self.database.reading() as connection:
+            return {row.study for row in connection.execute(select(tables.archived))}
 
     def see(self, seen: Mapping[str, float]) -> None:
         """Store when silos last called, in seconds since the epoch."""
-        with self._transaction() as connection:
-            connection.execute(delete(_seen).where(_seen.c.silo.in_(seen)))
-            connection.execute(insert(_seen), [{"silo": silo, "heard": at} for silo, at in seen.items()])
+        with self.database.writing() as connection:
+            connection.execute(delete(tables.seen).where(tables.seen.c.silo.in_(seen)))
+            connection.execute(insert(tables.seen), [{"silo": silo, "heard": at} for silo, at in seen.items()])
 
     def seen(self) -> dict[str, float]:
         """Return when each silo last called, as far as that was stored."""
-        with self._transaction() as connection:
-            return {row.silo: row.heard for row in connection.execute(select(_seen))}
+        with self.database.reading() as connection:
+            return {row.silo: row.heard for row in connection.execute(select(tables.seen))}
 
     def owners(self) -> dict[str, str]:
         """Return who created each study, as a URI by the study's digest."""
-        with self._transaction() as connection:
-            return {row.study: row.owner for row in connection.execute(select(_owners))}
+        with self.database.reading() as connection:
+            return {row.study: row.owner for row in connection.execute(select(tables.owners))}
 
     def save(
         self,
@@ -331,11 +176,11 @@ class Store:
         """
         study = progress.script.study
         before = self._kept.pop(study, None)  # if this fails, nobody knows what is stored: the next state is whole
-        with self._transaction() as connection:
+        with self.database.writing() as connection:
             kept = _store_state(connection, progress, before)
             for time in times:
                 connection.execute(
-                    insert(_phases).values(
+                    insert(tables.phases).values(
                         study=study,
                         round=time.round,
                         attempt=time.attempt,
@@ -346,7 +191,7 @@ class Store:
                 )
             if published is not None:
                 place, signed = published
-                connection.execute(insert(_publications).values(**asdict(place), **asdict(signed)))
+                connection.execute(insert(tables.publications).values(**asdict(place), **asdict(signed)))
             if entry is not None:
                 audit_log.append(connection, entry)
         self._kept[study] = kept
@@ -357,13 +202,13 @@ class Store:
         Raises `StoreDamagedError` if a change is missing, cannot be read, or does not fit what it changes.
         """
         query = (
-            select(_studies.c.study, _studies.c.progress)
-            .outerjoin(_created, _created.c.study == _studies.c.study)
-            .order_by(_created.c.id.nulls_first(), _studies.c.name)
+            select(tables.studies.c.study, tables.studies.c.progress)
+            .outerjoin(tables.created, tables.created.c.study == tables.studies.c.study)
+            .order_by(tables.created.c.id.nulls_first(), tables.studies.c.name)
         )
-        with self._transaction() as connection:
+        with self.database.reading() as connection:
             rows = connection.execute(query).all()
-            changed = connection.execute(select(_changes).order_by(_changes.c.number)).all()
+            changed = connection.execute(select(tables.changes).order_by(tables.changes.c.number)).all()
         self.older = frozenset(row.study for row in rows if _SINCE not in json.loads(row.progress))
         found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for row in changed:
@@ -372,20 +217,20 @@ class Store:
 
     def author(self, study: str) -> AuthorSignature | None:
         """Return the signature of a study's author; None if a version up to 0.6 stored the study."""
-        with self._transaction() as connection:
-            row = connection.execute(select(_authors).where(_authors.c.study == study)).first()
+        with self.database.reading() as connection:
+            row = connection.execute(select(tables.authors).where(tables.authors.c.study == study)).first()
         return None if row is None else AuthorSignature(bytes(row.certificate_pem), bytes(row.signature))
 
     def canonical(self, study: str) -> bytes | None:
         """Return a study's canonical JSON, or None if the study is unknown."""
-        with self._transaction() as connection:
-            row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
+        with self.database.reading() as connection:
+            row = connection.execute(select(tables.studies.c.canonical).where(tables.studies.c.study == study)).first()
         return None if row is None else bytes(row.canonical)
 
     def holds(self, header: UploadHeader) -> bool:
         """Whether the slot is filled with exactly these bytes. Raises `ContentConflictError` if others fill it."""
-        with self._transaction() as connection:
-            row = connection.execute(select(_contents.c.sha256).where(*_slot(header))).first()
+        with self.database.reading() as connection:
+            row = connection.execute(select(tables.contents.c.sha256).where(*_slot(header))).first()
         if row is not None and row.sha256 != header.sha256:
             msg = (
                 f"{header.silo} has already sent other bytes for {header.slot} of round {header.place.round};"
@@ -411,8 +256,8 @@ class Store:
         try:
             with self._guard:
                 known = self._uploads.pop(place.study, None)  # read anew, unless the row is stored
-                with self._transaction() as connection:
-                    connection.execute(insert(_contents).values(row))
+                with self.database.writing() as connection:
+                    connection.execute(insert(tables.contents).values(row))
                 if known is not None:
                     known.append(
                         _size_of(header.slot, place.round, place.attempt, header.kind, header.silo, header.size)
@@ -424,32 +269,34 @@ class Store:
 
     def digests(self, place: Place, slot: str) -> dict[str, str]:
         """Return the digest of each silo's bytes in a slot."""
-        table = _contents.c
+        table = tables.contents.c
         query = select(table.silo, table.sha256).where(
             table.study == place.study,
             table.round == place.round,
             table.attempt == place.attempt,
             table.slot == slot,
         )
-        with self._transaction() as connection:
+        with self.database.reading() as connection:
             return {row.silo: row.sha256 for row in connection.execute(query)}
 
     def tell(self, study: str, silo: str) -> None:
         """Record that a silo knows that the study is over for it."""
-        with self._transaction() as connection:
-            known = connection.execute(select(_told).where(_told.c.study == study, _told.c.silo == silo)).first()
+        with self.database.writing() as connection:
+            known = connection.execute(
+                select(tables.told).where(tables.told.c.study == study, tables.told.c.silo == silo)
+            ).first()
             if known is None:
-                connection.execute(insert(_told).values(study=study, silo=silo))
+                connection.execute(insert(tables.told).values(study=study, silo=silo))
 
     def told(self) -> set[tuple[str, str]]:
         """Return all pairs (study, silo) of which the silo knows that the study is over for it."""
-        with self._transaction() as connection:
-            return {(row.study, row.silo) for row in connection.execute(select(_told))}
+        with self.database.reading() as connection:
+            return {(row.study, row.silo) for row in connection.execute(select(tables.told))}
 
     def times(self, study: str) -> tuple[PhaseTime, ...]:
         """Return how long each of the latest phases lasted, in order."""
-        with self._transaction() as connection:
-            rows = connection.execute(_latest(_phases, study)).all()[::-1]
+        with self.database.reading() as connection:
+            rows = connection.execute(_latest(tables.phases, study)).all()[::-1]
         return tuple(
             PhaseTime(row.round, row.attempt, row.phase, Tensor(row.tensor) if row.tensor else None, row.seconds)
             for row in rows
@@ -457,11 +304,11 @@ class Store:
 
     def publications(self, place: Place) -> tuple[SignedPublication, ...]:
         """Return what the silos published in an attempt, sorted by name."""
-        table = _publications.c
-        query = select(_publications).where(
+        table = tables.publications.c
+        query = select(tables.publications).where(
             table.study == place.study, table.round == place.round, table.attempt == place.attempt
         )
-        with self._transaction() as connection:
+        with self.database.reading() as connection:
             rows = connection.execute(query.order_by(table.silo)).all()
         return tuple(
             SignedPublication(row.silo, bytes(row.blob), bytes(row.signature), bytes(row.certificate_pem))
@@ -472,21 +319,16 @@ class Store:
         """Return the sizes of the latest uploads, in order. They are read once: this process alone adds to them."""
         with self._guard:
             if study not in self._uploads:
-                with self._transaction() as connection:
-                    rows = connection.execute(_latest(_contents, study)).all()[::-1]
+                with self.database.reading() as connection:
+                    rows = connection.execute(_latest(tables.contents, study)).all()[::-1]
                 sizes = (_size_of(row.slot, row.round, row.attempt, row.kind, row.silo, row.size) for row in rows)
                 self._uploads[study] = deque(sizes, MAX_HISTORY)
             return tuple(self._uploads[study])
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._engine.begin() as connection:
-            yield connection
-
     @property
     def engine(self) -> Engine:
         """The connection pool. The owner must dispose of it at the end."""
-        return self._engine
+        return self.database.engine
 
 
 def _whole(progress: Progress) -> str:
@@ -500,11 +342,11 @@ def _store_state(connection: Connection, progress: Progress, before: Kept | None
         change = json.dumps(changes.difference(before.progress, progress))
         if before.length + len(change) <= before.whole:
             number = before.number + 1
-            connection.execute(insert(_changes).values(study=study, number=number, change=change))
+            connection.execute(insert(tables.changes).values(study=study, number=number, change=change))
             return Kept(progress, before.whole, number, before.length + len(change))
     text = _whole(progress)
-    connection.execute(update(_studies).where(_studies.c.study == study).values(progress=text))
-    connection.execute(delete(_changes).where(_changes.c.study == study))
+    connection.execute(update(tables.studies).where(tables.studies.c.study == study).values(progress=text))
+    connection.execute(delete(tables.changes).where(tables.changes.c.study == study))
     return Kept(progress, len(text))
 
 
@@ -529,7 +371,7 @@ def _in_order(changed: list[tuple[int, str]]) -> list[changes.Change]:
 
 
 def _slot(header: UploadHeader) -> tuple[ColumnElement[bool], ...]:
-    place, table = header.place, _contents.c
+    place, table = header.place, tables.contents.c
     return (
         table.study == place.study,
         table.round == place.round,
@@ -548,13 +390,3 @@ def _size_of(  # noqa: PLR0917  # the columns of a row
 def _latest(table: Table, study: str) -> Select[Any]:
     """Select what a status can hold of a study's rows, the newest first."""
     return select(table).where(table.c.study == study).order_by(table.c.id.desc()).limit(MAX_HISTORY)
-
-
-_SMALL_PAGES: Final = "page_size=1024"
-"""Of a new database. An event is a row of a kilobyte in a transaction of its own, which writes each page that it
-changes twice: a third less reaches an ext4 disk than with pages of 4 kB (bench/RESULTS.md, "silos")."""
-
-
-def _durable_sqlite(connection: object, _record: object) -> None:
-    """Set full synchronous writes, a rollback journal and waiting writers, so that every reply's promise is durable."""
-    make_durable(connection, "foreign_keys=ON", _SMALL_PAGES)

@@ -282,7 +282,7 @@ def ledger_rebind(
 ) -> None:
     """Bind a ledger anew to what the policy says of the data, before any study has joined. Stop the agent first."""
     from silo_agent.oversight.rebinding import rebind
-    from silo_agent.protocol.client import remembered
+    from silo_agent.protocol.calls.client import remembered
     from silo_agent.protocol.ledgers.cosigning import cosignature
 
     settings = AgentConfig.load(config)

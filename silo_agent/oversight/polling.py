@@ -112,7 +112,7 @@ class Answering:
 
 
 class PollCalls(Protocol):
-    """The calls to the coordinator that polls take (`protocol.client`)."""
+    """The calls to the coordinator that polls take (`protocol.calls.client`)."""
 
     def next_poll(self) -> StudyText | None:
         """Return a study about which an author asks; None if there is none."""

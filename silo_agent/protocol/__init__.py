@@ -5,9 +5,8 @@
 
 __all__ = [
     "attempt",
+    "calls",
     "catching_up",
-    "client",
-    "coordinator_watch",
     "journal",
     "ledgers",
     "mail",

@@ -17,7 +17,7 @@ from protos.messages import Part, Place, Tensor, UploadHeader, Work
 from protos.steps import SUM, Note
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import AgentMetrics
-from silo_agent.protocol.client import Client
+from silo_agent.protocol.calls.client import Client
 from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 

@@ -18,7 +18,7 @@ from crypto.secagg.words import Word, higher
 from policies.plan.note_sizes import note_limit
 from protos.steps import Note
 from silo_agent.protocol.attempt import Attempt
-from silo_agent.protocol.client import Client
+from silo_agent.protocol.calls.client import Client
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.state import State
 

@@ -36,8 +36,8 @@ from silo_agent.learning.releases.counts import noised_counts
 from silo_agent.metrics import AgentMetrics
 from silo_agent.protocol import publishing
 from silo_agent.protocol.attempt import Attempt
+from silo_agent.protocol.calls.client import Client
 from silo_agent.protocol.catching_up import CatchUpError, Current, pack, unpack
-from silo_agent.protocol.client import Client
 from silo_agent.protocol.journal import Standing
 from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.protocol.ledgers.cosigning import Cosigning

@@ -15,6 +15,7 @@ from coordinator.server import Server
 from support.certificates import Authority, make_authority
 from support.moving_clock import MovingClock
 from support.silos import Caller, Scene
+from support.stores import server_of
 from support.studies import tiny_study
 
 numbers = itertools.count(1)
@@ -40,7 +41,7 @@ def make_server(authority) -> Callable[[Path], Server]:
 
     def make(data: Path) -> Server:
         files = {name: home / f"{name}.pem" for name in ("certificate", "key", "authority")}
-        server = Server(CoordinatorConfig(port=0, metrics_port=0, data=data, **files))
+        server = server_of(CoordinatorConfig(port=0, metrics_port=0, data=data, **files))
         server.engine._clock = clock
         server.start()
         return server

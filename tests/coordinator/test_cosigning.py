@@ -7,7 +7,6 @@ from structlog.testing import capture_logs
 
 from coordinator.cosigning import PATIENCE_SECONDS, KnownLedgers, _Asked
 from coordinator.storage.checkpoints import Checkpoints
-from coordinator.storage.store import Store
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
 from policies.accounting import totals
@@ -21,6 +20,7 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from support.certificates import data_set_of, load, make_authority
 from support.cosigners import signed, witnessed
+from support.stores import store_in
 from support.studies import tiny_study
 from support.thefts import Consortium, charged, extended, head_of, stated
 from support.unjudged import BelievingHub
@@ -46,8 +46,8 @@ class Desk:
         self.restart()
 
     def restart(self):
-        self.stores.append(Store.in_folder(self.folder))
-        self.checkpoints = Checkpoints(self.stores[-1].engine)
+        self.stores.append(store_in(self.folder))
+        self.checkpoints = Checkpoints(self.stores[-1].database)
         self.hubs = BelievingHub(self.checkpoints, self.hub, self.trust, lambda: self.now)
 
     def stated(self, entries, silo="north", data_set="", branch="s"):
@@ -445,8 +445,8 @@ class Robbed:
 
     def __init__(self, folder):
         self.parties = Consortium(folder)
-        self.store = Store.in_folder(folder)
-        self.checkpoints = Checkpoints(self.store.engine)
+        self.store = store_in(folder)
+        self.checkpoints = Checkpoints(self.store.database)
         self.running, self.ended, self.now = [STUDY], [], D - timedelta(hours=1)
         self.restart(self.parties.trust)
 

@@ -22,7 +22,6 @@ from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.relay import intake
 from coordinator.storage.spool import SUM_FILE, Spool
-from coordinator.storage.store import Store
 from coordinator.sums import adding
 from coordinator.sums.room import LittleRoomError, most_bytes
 from crypto.secagg.voids import VoidPromise
@@ -38,6 +37,7 @@ from support.failing import failing_writes
 from support.people import desk_of, ops, status_of
 from support.rounds import confirm, member
 from support.silos import NOTES, announced, sealed
+from support.stores import EPOCH, store_in
 from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study()
@@ -61,7 +61,7 @@ def make_engine(tmp_path, clock):
 
     def make(begin=True):
         engine = Engine(
-            Store.in_folder(tmp_path), Spool(tmp_path / "spool"), CoordinatorMetrics(), clock, summed=lambda *_: None
+            store_in(tmp_path), Spool(tmp_path / "spool", EPOCH), CoordinatorMetrics(), clock, summed=lambda *_: None
         )
         made.append(engine)
         if begin:
@@ -208,7 +208,7 @@ def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_n
 
 def stored_by_an_older_version(tmp_path):
     """The database as a version up to 0.6 leaves it: whole states, without the mark of this version."""
-    store = Store.in_folder(tmp_path)
+    store = store_in(tmp_path)
     with store.engine.begin() as connection:
         (text,) = connection.exec_driver_sql("SELECT progress FROM studies").scalars()
         state = changes_applied(
@@ -582,7 +582,7 @@ def test_whatever_write_fails_for_a_while_nothing_is_lost_and_no_attempt_used_up
     def life(number):
         folder = tmp_path / str(number)
         engine = Engine(
-            Store.in_folder(folder), Spool(folder / "spool"), CoordinatorMetrics(), clock, summed=lambda *_: None
+            store_in(folder), Spool(folder / "spool", EPOCH), CoordinatorMetrics(), clock, summed=lambda *_: None
         )
         try:
             desk_of(engine).create(STUDY.canonical(), ops("create"))
@@ -1147,7 +1147,7 @@ def test_the_sum_s_parts_are_what_everybody_revealed(many):
 def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_engine, tmp_path):
     """A silo's explanation of four megabytes made every answer of the coordinator too large, after a restart too."""
     desk_of(make_engine(begin=False)).create(STUDY.canonical(), ops("create"))
-    store = Store.in_folder(tmp_path)
+    store = store_in(tmp_path)
     (before,) = store.load()
     silos = tuple(replace(silo, why="[/red]\x1b" + "x" * (4 << 20)) for silo in before.silos)
     store.save(replace(before, silos=silos, why="y" * (4 << 20), life=Life.ENDED), [])
@@ -1160,7 +1160,7 @@ def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_
 
 def test_what_is_stored_of_an_end_is_a_sentence_too(engine, tmp_path):
     desk_of(engine).act("tiny", ops("abort", "y" * 4000))
-    (stored,) = Store.in_folder(tmp_path).load()
+    (stored,) = store_in(tmp_path).load()
     assert len(stored.why) == 1000
 
 

@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from coordinator import engine as engines
 from coordinator.config import CoordinatorConfig
-from coordinator.server import SERVICES, RevocationCheck, Server
+from coordinator.server import SERVICES, RevocationCheck
 from crypto.pki.certificates import Trust
 from policies.plan.release import plan
 from protos import chunks
@@ -31,6 +31,7 @@ from protos.v1 import silo_pb2
 from support.contents import listed
 from support.online import Online
 from support.silos import Caller, Scene, refused, summed
+from support.stores import server_of
 from support.studies import tiny_study
 
 numbers = itertools.count(1)
@@ -333,12 +334,12 @@ def test_it_serves_where_nothing_can_learn_or_open(config_file, authority, opera
     assert (config_file.parent / "data" / "coordinator.sqlite3").exists()
 
 
-def test_a_port_that_is_taken_is_one_sentence(server, config_file):
-    config = CoordinatorConfig.load(config_file)
+def test_a_port_that_is_taken_is_one_sentence(server, config_file, tmp_path):
+    config = CoordinatorConfig.load(config_file).model_copy(update={"data": tmp_path / "of another"})
     with pytest.raises(OSError, match=f"127.0.0.1:{server.port} cannot be served; give another"):
-        Server(config.model_copy(update={"port": server.port}))
+        server_of(config.model_copy(update={"port": server.port}))
     with pytest.raises(OSError, match=f"served on 127.0.0.1:{server.metrics_port} .Address already in use.; give"):
-        Server(config.model_copy(update={"port": 0, "metrics_port": server.metrics_port}))
+        server_of(config.model_copy(update={"port": 0, "metrics_port": server.metrics_port}))
 
 
 def test_a_note_is_relayed_as_it_came(scene):

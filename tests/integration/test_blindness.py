@@ -32,10 +32,11 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
 from silo_agent.learning.releases.encoder import UPDATE_STEPS
 from silo_agent.metrics import AgentMetrics
-from silo_agent.protocol.client import AskedToStop, Client
+from silo_agent.protocol.calls.client import AskedToStop, Client
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from silo_agent.protocol.session import Session
 from support.agents import Believing
+from support.epochs import fresh_epochs
 from support.memory import WINDOW, encodings, search, search_files, search_memory
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
@@ -100,7 +101,14 @@ class Silos:
         metrics = AgentMetrics()
         gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics, require_approved=approved)
         session = secrets.token_hex(16)
-        client = Client(f"127.0.0.1:{self._federation.port}", credential, session, self.stop, lambda _: None)
+        client = Client(
+            [f"127.0.0.1:{self._federation.port}"],
+            credential,
+            session,
+            self.stop,
+            lambda _: None,
+            epochs=fresh_epochs(),
+        )
         Witnessing(client, BelievingWitness(folder / "state", credential), self.stop).start()
 
         def learner(study):

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from coordinator.storage.checkpoints import Checkpoints
-from coordinator.storage.store import Store
 from crypto.pki.certificates import Trust
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
@@ -36,13 +35,14 @@ from silo_agent.gate import Gate, Order, open_ledger
 from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy, signers
 from silo_agent.oversight.recovery import recover
-from silo_agent.protocol.client import WentBackRefused
+from silo_agent.protocol.calls.client import WentBackRefused
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.ledgers.witnessing import Witness
 from support.certificates import load, make_authority
 from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
+from support.stores import store_in
 from support.studies import tiny_study
 from support.unjudged import BelievingHub, BelievingWitness, approved
 
@@ -143,12 +143,12 @@ class World:
     @contextmanager
     def at_work(self, policy: Path) -> Iterator[tuple[Gate, Cosigning]]:
         """The agent, the coordinator and the other hospital, as they start: what others know is asked first."""
-        store = Store.in_folder(self.folder / "hub")
+        store = store_in(self.folder / "hub")
         state = keyed(self.ledger.parent / "state")
         try:
             gate = Gate(self.party["north"], policy, self.ledger, state, AgentMetrics(), require_approved=approved)
             try:
-                hub = BelievingHub(Checkpoints(store.engine), self.party["hub"], self.trust)
+                hub = BelievingHub(Checkpoints(store.database), self.party["hub"], self.trust)
                 witness = BelievingWitness(self.folder / "south", self.party["south"])
                 cosigning = Cosigning(Wire(hub, witness, self.party["north"]), gate)
                 cosigning.remember()

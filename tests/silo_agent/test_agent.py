@@ -27,7 +27,7 @@ from silo_agent.learning.dpsgd import training
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.personal.model import PersonalModel
-from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.calls.client import CallRefused
 from silo_agent.protocol.session import Session
 from silo_agent.storage.errors import ShortageError
 from support.cosigners import witnessed

@@ -27,7 +27,7 @@ from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from silo_agent.gate import Gate
 from silo_agent.learning.personal.process import Job
-from silo_agent.protocol.client import AskedToStop
+from silo_agent.protocol.calls.client import AskedToStop
 from silo_agent.protocol.ledgers.witnessing import Witness
 from silo_agent.storage.approvals import approvals, approve, made, withdraw
 from silo_agent.storage.errors import StateError

@@ -21,16 +21,17 @@ import torch
 from structlog.testing import capture_logs
 
 from coordinator.config import CoordinatorConfig
-from coordinator.server import Server
 from policies.plan.release import plan
 from protos.messages import Tensor
 from silo_agent.learning.releases.heads import HEAD_STEP, HEAD_TOLERANCE
-from silo_agent.protocol.client import AskedToStop, Client
+from silo_agent.protocol.calls.client import AskedToStop, Client
 from silo_agent.protocol.ledgers.witnessing import Witnessing
+from support.epochs import fresh_epochs
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo
 from support.people import ops, signature
+from support.stores import server_of
 from support.studies import tiny_study
 from support.unjudged import BelievingWitness
 
@@ -167,7 +168,7 @@ class Hub:
 
     def connect(self, silo):
         address = f"127.0.0.1:{self.server.port}"
-        client = Client(address, self.enrolled(silo), "0" * 32, self.stop, lambda _: None)
+        client = Client([address], self.enrolled(silo), "0" * 32, self.stop, lambda _: None, epochs=fresh_epochs())
         self.witnesses.append(Witnessing(client, BelievingWitness(self.folder / silo, self.enrolled(silo)), self.stop))
         return client
 
@@ -211,7 +212,7 @@ class Hub:
 def hub(authority, enrolled, quick_path):
     home = authority.credential("coordinator", quick_path.name)
     files = {name: home / f"{name}.pem" for name in ("certificate", "key", "authority")}
-    server = Server(CoordinatorConfig(port=0, metrics_port=0, data=quick_path / "hub", **files))
+    server = server_of(CoordinatorConfig(port=0, metrics_port=0, data=quick_path / "hub", **files))
     server.start()
     heads = {"pooled_rounds": 2, "domain_rounds": 1}
     made = Hub(tiny_study(silos=list(FIVE), min_silos=4, heads=heads), server, authority, enrolled, quick_path)

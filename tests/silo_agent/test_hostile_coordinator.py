@@ -18,14 +18,15 @@ from protos.steps import Task
 from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight import polling as pollings
 from silo_agent.oversight.polling import Answering, Polling
-from silo_agent.protocol import client as clients
-from silo_agent.protocol.client import CallRefused, Client, ContentError, Heartbeat
+from silo_agent.protocol.calls import client as clients
+from silo_agent.protocol.calls.client import CallRefused, Client, ContentError, Heartbeat
 from silo_agent.protocol.ledgers import witnessing as witnesses
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.ledgers.witnessing import Witnessing
 from silo_agent.storage.folders import StateFolder
 from support.contents import digest_of, listed
+from support.epochs import fresh_epochs
 from support.hostile_coordinator import SERVICE, HostileCoordinator
 from support.small_cohort import policy_of_today
 from support.studies import tiny_study
@@ -73,7 +74,7 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
     monkeypatch.setattr(pollings, "PACE_SECONDS", 0.02)
     server, port = hostile.serve()
     stop = threading.Event()
-    client = Client(f"localhost:{port}", south.credential, "0" * 32, stop, lambda _: None)
+    client = Client([f"localhost:{port}"], south.credential, "0" * 32, stop, lambda _: None, epochs=fresh_epochs())
     threads, ended = [], []
     try:
         coordinator.clients["south"] = client
@@ -142,7 +143,14 @@ def test_whatever_is_answered_a_call_raises_an_error_with_a_name(recorded, hub, 
     monkeypatch.setattr(clients, "PAUSES", (0.001,))
     hostile = hostile_to(recorded, hub, calls, 10**9)
     server, port = hostile.serve()
-    client = Client(f"localhost:{port}", silos["south"].credential, "0" * 32, threading.Event(), lambda _: None)
+    client = Client(
+        [f"localhost:{port}"],
+        silos["south"].credential,
+        "0" * 32,
+        threading.Event(),
+        lambda _: None,
+        epochs=fresh_epochs(),
+    )
     offered = [(work.place, work.tensor, part) for work in works for part in work.parts if work.place is not None]
     content, place, cosigning = b"sealed" * 40_000, works[0].place, Cosigning(client, silos["south"].gate)
     (tmp_path / "sealed").write_bytes(content)

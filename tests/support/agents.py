@@ -61,7 +61,7 @@ class Hub(Protocol):
 
 
 class Line:
-    """One silo's line to a coordinator without a wire: what `silo_agent.protocol.client.Client` is to an agent.
+    """One silo's line to a coordinator without a wire: what `silo_agent.protocol.calls.client.Client` is to an agent.
 
     Contents fit their digests and lists on either way.
     """

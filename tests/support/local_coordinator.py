@@ -1,7 +1,7 @@
 """A coordinator inside the test's own process: it hands out work, adds what it is given, and can be made to lie.
 
-It stands where `silo_agent.protocol.client.Client` stands and keeps no rules of its own; the real one has tests of its
-own.
+It stands where `silo_agent.protocol.calls.client.Client` stands and keeps no rules of its own; the real one has tests
+of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from protos.messages import (
     note_slot,
 )
 from protos.steps import SUM, Note, Task
-from silo_agent.protocol.client import AskedToStop
+from silo_agent.protocol.calls.client import AskedToStop
 from support.agents import Line
 from support.contents import add_up, digest_of
 from support.steps import ADDED, SUMMED

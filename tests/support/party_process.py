@@ -20,7 +20,6 @@ import structlog
 
 from coordinator import cosigning
 from coordinator.config import CoordinatorConfig
-from coordinator.server import Server
 from policies.documents.study import Study
 from silo_agent import assembly, logs
 from silo_agent.config import AgentConfig
@@ -37,6 +36,7 @@ from support.fork_server import TESTS, ForkedPopen
 from support.placed_entropy import PlacedEntropy
 from support.spoiling import Spoiling
 from support.starving import Starving
+from support.stores import server_of
 from support.task_points import TaskCrash
 
 Doom = Crash | TaskCrash | Starving | Spoiling
@@ -69,7 +69,7 @@ def coordinator(folder: Path, doom: Doom | None) -> None:
     patience = folder / PATIENCE
     if patience.exists():
         cosigning.PATIENCE_SECONDS = float(patience.read_text())
-    server = Server(CoordinatorConfig.load(folder / "coordinator.yaml"))
+    server = server_of(CoordinatorConfig.load(folder / "coordinator.yaml"))
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
     server.start()

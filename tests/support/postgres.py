@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import os
 import pwd
+import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -36,8 +39,29 @@ def unprivileged() -> tuple[str, dict[str, Any]]:
     return "postgres", {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
+_ONE: dict[str, str] = {}
+"""The cluster of this process's tests, by "url", and the databases made in it."""
+
+
 @contextmanager
-def cluster() -> Iterator[tuple[str, Path]]:
+def database_url() -> Iterator[str]:
+    """A new, empty database in one durable cluster, which lives as long as this process's tests."""
+    if "url" not in _ONE:
+        stack = ExitStack()
+        url, secret = stack.enter_context(cluster(durable=True))
+        atexit.register(stack.close)
+        _ONE["url"] = url.replace("@", f":{quote(secret.read_text(encoding='utf-8'))}@")
+    name = f"d{secrets.token_hex(4)}"
+    plain = _ONE["url"].replace("+psycopg", "")
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield _ONE["url"].replace("/postgres?", f"/{name}?")
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def cluster(*, durable: bool = False) -> Iterator[tuple[str, Path]]:
     """The folder of the Unix socket of a new cluster with the table `stay`, and the file with its password."""
     tools = binaries()
     if tools is None:
@@ -58,7 +82,7 @@ def cluster() -> Iterator[tuple[str, Path]]:
 
     try:
         tool("initdb", "-D", data, "-U", user, "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "-N")
-        options = f"-k {folder} -c listen_addresses= -c fsync=off"
+        options = f"-k {folder} -c listen_addresses= -c fsync={'on' if durable else 'off'}"
         tool("pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
         try:
             _fill(folder, user)

@@ -48,7 +48,7 @@ from policies.plan.release import plan
 from protos import record
 from protos.messages import RINGS, Answer, Confirm, Part, Place, Signature, Tensor, UploadHeader, Work
 from protos.steps import SUM, Note, Task
-from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.calls.client import CallRefused
 from support.contents import add_up, digest_of, read_frames
 
 Slot = tuple[Place, str, str]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from coordinator.core.state import Phase
-from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.calls.client import CallRefused
 
 MORE = int(os.environ.get("FEDWARD_PROTOCOL_EXAMPLES", "0"))
 """So many new examples, instead of those that are the same every time."""

@@ -43,7 +43,7 @@ from silo_agent.gate import Gate, Order
 from silo_agent.learning.model.shared import SharedModel
 from silo_agent.learning.releases.contribution import Opened
 from silo_agent.metrics import AgentMetrics
-from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.calls.client import CallRefused
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.storage.durable import write_whole

@@ -24,7 +24,7 @@ from crypto.secagg.words import Word
 from protos.chunks import ChunkList
 from protos.messages import RINGS, Answer, Confirm, Place, UploadHeader
 from silo_agent.cli.main import main as agent
-from silo_agent.protocol.client import Client
+from silo_agent.protocol.calls.client import Client
 from silo_agent.protocol.mail import Mail
 from silo_agent.protocol.membership import Membership
 

@@ -13,8 +13,9 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,7 @@ from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
 from silo_agent.errors import SiloError
 from silo_agent.oversight.approval import policy_of_agent
-from silo_agent.protocol.client import CoordinatorGreeting, greet
+from silo_agent.protocol.calls.client import CoordinatorGreeting, greet
 from silo_agent.storage.folders import StateFolder
 
 FAULTS: Final = (SiloError, CryptoError, PolicyError, MessageError, OSError)
@@ -172,9 +173,16 @@ def load_credential(
 
 # --- the network ---------------------------------------------------------------------------------------------------
 def network(subject: CheckedSilo) -> Iterator[Finding]:
-    """The way to the coordinator, step by step. After a step that fails the others are skipped."""
-    settings = subject.settings
-    reached = guarded("reachability", lambda: _reach(settings))
+    """The way to the coordinator, step by step. After a step that fails the others are skipped.
+
+    Of several machines the first that is reached is tried: those that stand by do not listen.
+    """
+    for address in subject.settings.coordinator:
+        settings = subject.settings.model_copy(update={"coordinator": (address,)})
+        reached = guarded("reachability", partial(_reach, settings))
+        if reached.status is not Status.FAILS:
+            break
+    subject = replace(subject, settings=settings)
     yield reached
     if reached.status is Status.FAILS:
         yield from _skipped("the coordinator is not reached", "TLS", "coordinator", "clock")
@@ -211,10 +219,10 @@ def _skipped(why: str, *names: str) -> Iterator[Finding]:
 def _dial(settings: AgentConfig) -> socket.socket:
     """A connection to the coordinator, through the proxy if there is one. Raises OSError that says what to do."""
     if settings.proxy is None:
-        return _connect(settings.coordinator, "coordinator")
+        return _connect(settings.coordinator[0], "coordinator")
     connection = _connect(settings.proxy.removeprefix("http://"), "proxy")
     try:
-        _ask_proxy(connection, settings.coordinator)
+        _ask_proxy(connection, settings.coordinator[0])
     except TimeoutError:
         connection.close()
         msg = f"the proxy {settings.proxy} does not answer within {SECONDS:.0f} s; check that it is an HTTP proxy"
@@ -255,7 +263,7 @@ def _connect(address: str, field: str) -> socket.socket:
 
 
 def _reach(settings: AgentConfig) -> Finding:
-    address, began = settings.coordinator, time.monotonic()
+    address, began = settings.coordinator[0], time.monotonic()
     with _dial(settings) as connection:
         peer = connection.getpeername()
         took = (time.monotonic() - began) * 1000
@@ -271,7 +279,7 @@ def _handshake(subject: CheckedSilo) -> Finding:
     passphrase = None if settings.key_passphrase is None else read_passphrase(settings.key_passphrase)
     context.load_cert_chain(settings.certificate, settings.key, passphrase)
     context.set_alpn_protocols(["h2"])
-    host = settings.coordinator.rpartition(":")[0]
+    host = settings.coordinator[0].rpartition(":")[0]
     try:
         with _dial(settings) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
             der, protocol, alpn = (
@@ -298,8 +306,8 @@ def _handshake(subject: CheckedSilo) -> Finding:
         identity = trust.identify(pem, role=Role.COORDINATOR)
     except CryptoError as error:
         msg = (
-            f"what answers at {settings.coordinator} is not the consortium's coordinator, or its certificate does not"
-            f" count ({error}); compare the address in agent.yaml with what the operator told you, and tell them"
+            f"what answers at {settings.coordinator[0]} is not the consortium's coordinator, or its certificate does"
+            f" not count ({error}); compare the address in agent.yaml with what the operator told you, and tell them"
         )
         raise OSError(msg) from None
     if alpn != "h2":

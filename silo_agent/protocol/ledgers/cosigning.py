@@ -18,7 +18,7 @@ from policies.ledger.cosign import Checkpoint, Cosignature
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import Place
 from silo_agent.gate import Gate
-from silo_agent.protocol.client import Client, WentBackRefused
+from silo_agent.protocol.calls.client import Client, WentBackRefused
 
 log = structlog.get_logger()
 

@@ -32,7 +32,7 @@ from policies.ledger.cosign import Checkpoint, advance
 from policies.ledger.judging import SeenCheckpoint, Summed, kept, require_believable, standing
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
-from silo_agent.protocol.client import AskedToStop, Client
+from silo_agent.protocol.calls.client import AskedToStop, Client
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
 

@@ -16,9 +16,10 @@ from coordinator.cli import main
 from crypto.audit_chain import NOTHING, entry_digest, follow
 from protos.v1 import operator_pb2
 from silo_agent.metrics import AgentMetrics
-from silo_agent.protocol.client import Client
+from silo_agent.protocol.calls.client import Client
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from support.certificates import load
+from support.epochs import fresh_epochs
 from support.people import create_request
 from support.silos import Caller
 from support.studies import tiny_study
@@ -34,7 +35,9 @@ class Hospital:
 
     def beat(self, port):
         """One heartbeat, as the agent makes it."""
-        client = Client(f"localhost:{port}", self.credential, "0" * 32, threading.Event(), lambda _: None)
+        client = Client(
+            [f"localhost:{port}"], self.credential, "0" * 32, threading.Event(), lambda _: None, epochs=fresh_epochs()
+        )
         with closing(client):
             AuditFollower(client, self.memory, AgentMetrics()).look(client.heartbeat())
 

@@ -280,6 +280,9 @@ class Context:
     def __init__(self):
         self.active, self.ended, self.said, self.details, self.given = True, [], None, "", None
 
+    def send_initial_metadata(self, metadata):
+        assert metadata == (("fedward-epoch", "3"),)
+
     def peer(self):
         return "ipv4:127.0.0.1:5"
 
@@ -346,6 +349,7 @@ class Alone:
             self.metrics,
             clock=lambda: self.now,
             pool=AtOnce(),
+            epoch=3,
             passing=lambda: self.passed.append(self.now),
         )
         monkeypatch.setattr(self.guard, "_identified", lambda *_: CALLER)
@@ -586,7 +590,7 @@ def test_a_caller_that_goes_without_a_message_is_counted(alone):
 def test_who_has_no_valid_certificate_is_refused_by_its_fault(authority):
     metrics, context = CoordinatorMetrics(), Context()
     trust = Trust(authority.pem)
-    guard = guards.Guard(trust, Connections(1, metrics), metrics, clock=lambda: 0.0, pool=AtOnce())
+    guard = guards.Guard(trust, Connections(1, metrics), metrics, clock=lambda: 0.0, pool=AtOnce(), epoch=3)
     context.auth_context = dict
     with pytest.raises(grpc.RpcError):
         guard._identified("Heartbeat", context, context.peer())
@@ -769,7 +773,7 @@ def test_time_passes_at_every_look(alone):
 
 def test_metadata_may_fill_its_limit(monkeypatch):
     metrics, context = CoordinatorMetrics(), Context()
-    alone = guards.Guard(None, Connections(1, metrics), metrics, clock=lambda: 0.0, pool=AtOnce())
+    alone = guards.Guard(None, Connections(1, metrics), metrics, clock=lambda: 0.0, pool=AtOnce(), epoch=3)
     monkeypatch.setattr(guards, "certificate_of", lambda _: b"")
     monkeypatch.setattr(guards, "label", lambda _: CALLER)
     alone._trust = type("Trust", (), {"identify": staticmethod(lambda _: None)})

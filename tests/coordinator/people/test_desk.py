@@ -13,7 +13,6 @@ from coordinator.engine import Engine, UnknownStudyError
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.people import desk as desks
 from coordinator.storage.spool import Spool
-from coordinator.storage.store import Store
 from coordinator.sums.room import most_bytes
 from crypto.pki.identity import Identity, Role
 from policies.documents import bounds
@@ -23,6 +22,7 @@ from protos import codec
 from protos.messages import MAX_MESSAGE
 from protos.v1 import operator_pb2
 from support.people import OPS, audit_entry, desk_of, ops
+from support.stores import EPOCH, store_in
 from support.studies import tiny_document, tiny_study
 
 ADA, GRACE = Identity(Role.AUTHOR, "ada"), Identity(Role.AUTHOR, "grace")
@@ -33,7 +33,7 @@ MINE, OTHERS = tiny_study(name="mine"), tiny_study(name="others")
 @pytest.fixture
 def engine(tmp_path):
     made = Engine(
-        Store.in_folder(tmp_path), Spool(tmp_path / "spool"), CoordinatorMetrics(), lambda: 1e9, summed=lambda *_: None
+        store_in(tmp_path), Spool(tmp_path / "spool", EPOCH), CoordinatorMetrics(), lambda: 1e9, summed=lambda *_: None
     )
     yield made
     made.close()
@@ -45,7 +45,7 @@ def reopen(tmp_path):
     opened = []
 
     def again():
-        store, spool = Store.in_folder(tmp_path), Spool(tmp_path / "spool-again")
+        store, spool = store_in(tmp_path), Spool(tmp_path / "spool-again", EPOCH)
         opened.append(Engine(store, spool, CoordinatorMetrics(), lambda: 1e9, summed=lambda *_: None))
         return desk_of(opened[-1])
 

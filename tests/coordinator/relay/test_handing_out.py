@@ -14,13 +14,14 @@ from crypto.secagg.dealt.slices import Cutting, Layout
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
 from protos.v1 import silo_pb2
+from support.stores import EPOCH
 
 PLACE = Place("5" * 64, 1, 1)
 
 
 @pytest.fixture
 def spool(tmp_path):
-    return Spool(tmp_path)
+    return Spool(tmp_path, EPOCH)
 
 
 def stored(spool, size, name="north", place=PLACE, slot="note-shares"):

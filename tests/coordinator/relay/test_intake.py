@@ -7,7 +7,7 @@ import pytest
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.relay.intake import Intake
 from coordinator.storage.spool import Spool
-from coordinator.storage.store import ContentConflictError, Store
+from coordinator.storage.store import ContentConflictError
 from crypto.errors import FrameError
 from crypto.rings.ckks_public import FRAME_BYTES
 from protos import chunks
@@ -15,6 +15,7 @@ from protos.messages import MessageError, Place, Tensor, UploadHeader
 from protos.steps import Note
 from support.contents import digest_of, listed, pieces
 from support.silos import sealed
+from support.stores import EPOCH, store_in
 
 PLACE = Place("5" * 64, 1, 1)
 CONTENT = sealed("ckks", 9)
@@ -29,12 +30,12 @@ def small_chunks(monkeypatch):
 
 @pytest.fixture
 def spool(tmp_path):
-    return Spool(tmp_path / "spool")
+    return Spool(tmp_path / "spool", EPOCH)
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store.in_folder(tmp_path)
+    made = store_in(tmp_path)
     yield made
     made.engine.dispose()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.config import CoordinatorConfig
-from coordinator.server import serve
+from coordinator.lease.turns import serve
 from coordinator.storage.alone import FolderBusyError, alone_in
 
 

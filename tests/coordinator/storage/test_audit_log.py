@@ -16,16 +16,16 @@ from coordinator.storage.store import Store
 from crypto.audit_chain import UNKNOWN, Followed, entry_digest, follow
 from protos.audit import CosignedAudit
 from support.people import audit_entry
+from support.stores import again as opened_again
+from support.stores import store_in
 from support.studies import tiny_study
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(tmp_path):
-    made = Store.in_folder(tmp_path / "data")
-    yield made
-    made.engine.dispose()
+def store(database):
+    return Store(database)
 
 
 def add(store, *entries):
@@ -41,9 +41,9 @@ def test_a_log_begins_by_saying_so_once_and_no_two_logs_begin_alike(store, tmp_p
     (first,) = store.audit.entries(0, 10)
     assert (first.number, first.who, first.action, first.outcome) == (0, "", "begin", "done")
     assert len(first.reason) == 32
-    again = Store.in_folder(tmp_path / "data")
+    again = opened_again(store)
     assert again.audit.entries(0, 10) == [first]
-    other = Store.in_folder(tmp_path / "other")
+    other = store_in(tmp_path / "other")
     assert other.audit.followed().head != store.audit.followed().head
     for one in (again, other):
         one.engine.dispose()

@@ -3,11 +3,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coordinator.storage.checkpoints import Checkpoints, _stated
-from coordinator.storage.store import Store
+from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.database import Database
+from coordinator.storage.tables import statements
 from policies.ledger.judging import Summed
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import Place, Tensor
+from support.stores import opened as open_database
+from support.stores import store_in
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
 
@@ -21,16 +24,16 @@ def word(text: str) -> CosignedCheckpoint:
 
 
 @pytest.fixture
-def opened(tmp_path):
-    stores = []
+def opened(database, url):
+    databases = []
 
     def open_() -> Checkpoints:
-        stores.append(Store.in_folder(tmp_path))
-        return Checkpoints(stores[-1].engine)
+        databases.append(open_database(Database(url)))
+        return Checkpoints(databases[-1])
 
     yield open_
-    for store in stores:
-        store.engine.dispose()
+    for one in databases:
+        one.engine.dispose()
 
 
 def test_the_latest_of_each_signer_outlives_the_process(opened):
@@ -55,9 +58,9 @@ def test_silos_are_told_apart(opened):
 
 
 def test_a_database_of_an_older_version_gets_the_tables(tmp_path):
-    store = Store.in_folder(tmp_path)
-    assert Checkpoints(store.engine).latest("north") is None
-    assert Checkpoints(store.engine).cosigned("north") == {}, "a table that stands already is taken as it is"
+    store = store_in(tmp_path)
+    assert Checkpoints(store.database).latest("north") is None
+    assert Checkpoints(store.database).cosigned("north") == {}, "a table that stands already is taken as it is"
     store.engine.dispose()
 
 
@@ -87,7 +90,7 @@ def test_what_came_before_is_remembered_with_its_time(opened, monkeypatch):
 def test_what_an_earlier_version_stored_is_remembered_without_a_time(opened):
     checkpoints = opened()
     checkpoints._put(
-        _stated,
+        statements,
         "north",
         "north",
         {

@@ -7,7 +7,7 @@ import structlog
 
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
-from coordinator.storage.store import Store
+from support.stores import EPOCH, store_in
 
 
 def mode(path):
@@ -21,8 +21,8 @@ def test_the_database_and_the_spool_are_closed_to_others(tmp_path, wide):
         folder.mkdir()
         folder.chmod(wide)
     (data / "coordinator.sqlite3").touch(mode=0o644)
-    store = Store.in_folder(data)
-    Spool(data / "spool")
+    store = store_in(data)
+    Spool(data / "spool", EPOCH)
     store.engine.dispose()
     assert [mode(path) for path in (data, data / "spool", data / "coordinator.sqlite3")] == [0o700, 0o700, 0o600]
 

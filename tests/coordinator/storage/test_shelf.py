@@ -13,13 +13,14 @@ from crypto.secagg.dealt.slices import Cutting, Layout
 from policies.plan.note_sizes import MAX_NOTE
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
+from support.stores import EPOCH
 
 PLACE = Place("5" * 64, 1, 1)
 
 
 @pytest.fixture
 def spool(tmp_path):
-    return Spool(tmp_path)
+    return Spool(tmp_path, EPOCH)
 
 
 def put(spool, content, name="north", place=PLACE):

@@ -11,13 +11,14 @@ from coordinator.storage.spool import SUM_FILE, Spool, SpoolFullError
 from protos.messages import MessageError, Place, require_name
 from support.contents import listed
 from support.rounds import STUDY
+from support.stores import EPOCH
 
 PLACE, NEXT = Place(STUDY, 1, 1), Place(STUDY, 1, 2)
 
 
 @pytest.fixture
 def spool(tmp_path):
-    return Spool(tmp_path / "spool")
+    return Spool(tmp_path / "spool", EPOCH)
 
 
 def fill(spool, place, content=b"abc"):
@@ -39,7 +40,7 @@ def test_an_upload_grows_and_is_published(spool):
 
 def test_a_probe_says_whether_a_file_can_be_written_and_leaves_none(spool, tmp_path, monkeypatch):
     spool.probe()
-    assert not list((tmp_path / "spool").iterdir())
+    assert not list((tmp_path / "spool" / str(EPOCH)).iterdir())
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -47,7 +48,7 @@ def test_a_probe_says_whether_a_file_can_be_written_and_leaves_none(spool, tmp_p
     monkeypatch.setattr("coordinator.storage.spool.put_in_place", full)
     with pytest.raises(SpoolFullError):
         spool.probe()
-    assert not list((tmp_path / "spool").iterdir())
+    assert not list((tmp_path / "spool" / str(EPOCH)).iterdir())
 
 
 @pytest.mark.parametrize("offset", [0, 2, 4])

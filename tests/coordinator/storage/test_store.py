@@ -15,16 +15,14 @@ from sqlalchemy.exc import IntegrityError
 
 from coordinator.core.state import Phase
 from coordinator.core.study import Progress, Script, advance, create, start
-from coordinator.storage import checkpoints
 from coordinator.storage import store as stores
+from coordinator.storage.database import Database, StoreDamagedError, StoreError
 from coordinator.storage.store import (
     ContentConflictError,
     Store,
-    StoreDamagedError,
-    StoreError,
     StudyExistsError,
-    _metadata,
 )
+from coordinator.storage.tables import METADATA
 from coordinator.storage.upgrading import upgraded
 from protos import record
 from protos.messages import RINGS, Place, SignedPublication, Tensor, UploadHeader, note_slot
@@ -32,6 +30,7 @@ from protos.status import PhaseTime, UploadSize
 from protos.steps import Note
 from support.people import audit_entry
 from support.rounds import LIMITS, SHA, STUDY, wanted
+from support.stores import again, store_in
 
 PLACE = Place(STUDY, 1, 2)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 8 << 30, SHA)
@@ -51,9 +50,7 @@ def test_every_column_is_always_filled_and_wide_enough_for_its_longest_word():
         "slot": max(len(HEADER.slot), *(len(note_slot(note, tensor)) for note in Note for tensor in (None, *Tensor))),
         "at": len(datetime(2026, 1, 1, 1, 1, 1, 1, tzinfo=UTC).isoformat()),
     }
-    columns = [
-        one for known in (_metadata, checkpoints._metadata) for table in known.tables.values() for one in table.c
-    ]
+    columns = [one for table in METADATA.tables.values() for one in table.c]
     assert {one.name for one in columns} >= words.keys()
     for column in columns:
         assert not column.nullable, column
@@ -65,15 +62,8 @@ def progress(study=STUDY, name="tiny"):
 
 
 @pytest.fixture
-def store(tmp_path):
-    made = Store.in_folder(tmp_path / "data")
-    yield made
-    made.engine.dispose()
-
-
-def again(store):
-    """Another process opens the same database."""
-    return Store(str(store.engine.url))
+def store(database):
+    return Store(database)
 
 
 def test_studies_are_loaded_in_the_order_of_creation(store):
@@ -91,6 +81,7 @@ def test_studies_of_version_0_1_come_first_by_name(store):
         store.create(b"{}", one, audit_entry())
     with store.engine.begin() as connection:
         connection.execute(text("DROP TABLE created"))
+        connection.execute(text("DROP TABLE alembic_version"))
     newer = again(store)
     newer.create(b"{}", progress("1" * 64, "a-new-one"), audit_entry())
     assert [one.script.name for one in again(store).load()] == ["study-4", "study-7", "study-9", "a-new-one"]
@@ -236,6 +227,7 @@ def test_a_state_of_version_0_6_is_read(store):
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE studies SET progress = :it"), {"it": record.dump(progress())})
         connection.execute(text("DROP TABLE changes"))
+        connection.execute(text("DROP TABLE alembic_version"))
     assert again(store).load() == [progress()]
 
 
@@ -353,7 +345,8 @@ def test_who_was_told(store):
     assert again(store).told() == {(STUDY, "north"), (STUDY, "south")}
 
 
-def test_sqlite_writes_are_durable(store):
+def test_sqlite_writes_are_durable(tmp_path):
+    store = store_in(tmp_path)
     with store.engine.connect() as connection:
         pragmas = {
             name: connection.execute(text(f"PRAGMA {name}")).scalar()
@@ -366,7 +359,7 @@ def test_a_database_that_has_larger_pages_keeps_them(tmp_path):
     path = tmp_path / "coordinator.sqlite3"
     with closing(sqlite3.connect(path)) as before:
         before.executescript("PRAGMA page_size=4096; CREATE TABLE created (id INTEGER PRIMARY KEY, study VARCHAR(64))")
-    store = Store.in_folder(tmp_path)
+    store = store_in(tmp_path)
     store.add_content(HEADER, b"signature")
     assert again(store).holds(HEADER)
     with store.engine.connect() as connection:
@@ -377,6 +370,6 @@ def test_a_database_that_has_larger_pages_keeps_them(tmp_path):
 @pytest.mark.parametrize("url", ["nonsense", "nonsense://user:hunter2@host/db", "sqlite:////no/such/folder/db.sqlite3"])
 def test_a_database_that_cannot_be_used_is_one_sentence(url):
     with pytest.raises(StoreError, match=r"the database cannot be used: .*; fix `database` or `data`") as caught:
-        Store(url)
+        Database(url)
     assert "\n" not in str(caught.value)
     assert "hunter2" not in str(caught.value)

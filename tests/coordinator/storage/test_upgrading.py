@@ -12,10 +12,10 @@ from coordinator.core.state import Phase
 from coordinator.core.study import OVER, Life, Progress, create
 from coordinator.describing import describe
 from coordinator.engine import script_of
-from coordinator.storage.store import Store
 from coordinator.storage.upgrading import WHY, upgraded
 from protos import record
 from support.people import audit_entry
+from support.stores import store_in
 from support.studies import tiny_study
 
 VERSIONS = ("0.1", "0.2")
@@ -64,7 +64,7 @@ def test_a_state_of_today_is_left_as_it_is():
 
 def test_the_store_of_an_older_version_is_read(tmp_path):
     study, old = tiny_study(), OLD["0.2", "gather of heads in round 1"]
-    store = Store.in_folder(tmp_path)
+    store = store_in(tmp_path)
     store.create(study.canonical(), create(script_of(study)), audit_entry())
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE studies SET progress = :old"), {"old": json.dumps(old)})

@@ -7,7 +7,6 @@ import pytest
 
 from coordinator.core.events import Add
 from coordinator.storage.spool import SUM_FILE, Spool
-from coordinator.storage.store import Store
 from coordinator.sums.adding import make_sum
 from coordinator.sums.aggregation import ContentAlteredError
 from crypto.rings.ckks_public import FRAME_BYTES, RESIDUES, write_frame
@@ -16,6 +15,7 @@ from protos.chunks import ChunkList
 from protos.messages import Part, Place, Tensor, UploadHeader
 from protos.steps import SUM
 from support.contents import digest_of
+from support.stores import EPOCH, store_in
 from support.studies import tiny_study
 
 STUDY = tiny_study()
@@ -30,7 +30,7 @@ def frame(number):
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store.in_folder(tmp_path / "data")
+    made = store_in(tmp_path / "data")
     yield made
     made.engine.dispose()
 
@@ -38,7 +38,7 @@ def store(tmp_path):
 @pytest.fixture
 def spool(tmp_path, store):
     """In it lies what two silos have uploaded."""
-    spool, kind = Spool(tmp_path / "spool"), plan(STUDY).ring(Tensor.COUNTS)
+    spool, kind = Spool(tmp_path / "spool", EPOCH), plan(STUDY).ring(Tensor.COUNTS)
     for number, silo in enumerate(SILOS, 1):
         content = frame(number)
         partial = spool.partial(PLACE, SLOT, silo)

@@ -34,7 +34,7 @@ from silo_agent.models.beside_own import BesideOwn, GroupBeside
 from silo_agent.models.fairness import Report
 from silo_agent.models.groups import Fairness, Gap, GroupQuality, released
 from silo_agent.oversight.signing import sign_file
-from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.calls.client import CallRefused
 from silo_agent.storage.approvals import approve, made
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.model_warnings import Warned

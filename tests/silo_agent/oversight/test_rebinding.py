@@ -160,7 +160,7 @@ def test_the_command_asks_the_coordinator_first(hospital, monkeypatch):
     with opened(hospital) as ledger:
         assert len(ledger.history()) == 1, "nobody was asked, so nothing is written"
     asked = []
-    monkeypatch.setattr("silo_agent.protocol.client.remembered", lambda *_, **__: asked.append(1) or ())
+    monkeypatch.setattr("silo_agent.protocol.calls.client.remembered", lambda *_, **__: asked.append(1) or ())
     done = CliRunner().invoke(main.app, command)
     assert "entry 2: the ledger is bound to the policy's data_set; A. Weber answers" in done.output
     assert "nothing was written" in CliRunner().invoke(main.app, command).output

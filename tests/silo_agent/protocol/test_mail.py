@@ -11,7 +11,7 @@ from protos.messages import Part, Place, Tensor, Work
 from protos.steps import SUM, Note, Task
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import AgentMetrics
-from silo_agent.protocol.client import ContentError
+from silo_agent.protocol.calls.client import ContentError
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import ShortageError

@@ -19,7 +19,7 @@ from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.key_files import new_key
 from crypto.pki.known_keys import MEMORY_FILE
-from silo_agent.protocol.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.calls.coordinator_watch import CoordinatorWatch
 from support.online import Online, load, week
 from support.sessions import fresh, greeted, roster_of
 
@@ -82,8 +82,8 @@ def admitted_since(memory):
 def left(credential, shown):
     """Why the agent leaves a coordinator that shows this certificate; None if it does not."""
     said = [None]
-    client = SimpleNamespace(leave=said.append, allow=lambda: said.append(None))
-    CoordinatorWatch(client, credential, "", MEMORY_OF_LISTS, shown=lambda: shown).look()
+    client = SimpleNamespace(address="", leave=said.append, allow=lambda: said.append(None))
+    CoordinatorWatch(client, credential, MEMORY_OF_LISTS, shown=lambda: shown).look()
     return said[-1]
 
 

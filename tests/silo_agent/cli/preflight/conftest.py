@@ -4,10 +4,10 @@ import pytest
 import structlog
 
 from coordinator.config import CoordinatorConfig
-from coordinator.server import Server
 from policies.ledger.ledger import Ledger
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
+from support.stores import server_of
 from support.studies import tiny_document
 
 ROWS = [f"p{i},{'ab'[i % 2]},{i},{i % 10},{i // 2 % 2}" for i in range(40)]
@@ -23,7 +23,7 @@ def _quiet():
 def serving(authority, tmp_path_factory):
     home = authority.credential("coordinator", "serving-hub")
     files = {name: home / f"{name}.pem" for name in ("certificate", "key", "authority")}
-    server = Server(CoordinatorConfig(port=0, metrics_port=0, data=tmp_path_factory.mktemp("hub"), **files))
+    server = server_of(CoordinatorConfig(port=0, metrics_port=0, data=tmp_path_factory.mktemp("hub"), **files))
     server.start()
     yield server
     server.close()

@@ -29,7 +29,7 @@ from silo_agent.cli.preflight import public_checks
 from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.config import AgentConfig
 from silo_agent.learning.device import describe_device
-from silo_agent.protocol.client import CallRefused, CoordinatorGreeting
+from silo_agent.protocol.calls.client import CallRefused, CoordinatorGreeting
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.online import Online
@@ -252,7 +252,7 @@ def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_addre
     monkeypatch.setattr(public_checks.Trust, "identify", identify)
     made = subject()
     text = found(made)["TLS"].text
-    assert f"what answers at {made.settings.coordinator} is not the consortium's coordinator, or its" in text
+    assert f"what answers at {made.settings.coordinator[0]} is not the consortium's coordinator, or its" in text
     assert "(it is no" in text
 
 

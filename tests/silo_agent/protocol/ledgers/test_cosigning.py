@@ -9,7 +9,7 @@ from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.messages import Place
-from silo_agent.protocol.client import CallRefused, WentBackRefused
+from silo_agent.protocol.calls.client import CallRefused, WentBackRefused
 from silo_agent.protocol.ledgers.cosigning import Cosigning, cosignature
 from support.cosigners import witnessed
 

@@ -15,7 +15,7 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan
 from protos.checkpoints import Handed
 from protos.messages import Place, Tensor
-from silo_agent.protocol.client import AskedToStop, CallRefused
+from silo_agent.protocol.calls.client import AskedToStop, CallRefused
 from silo_agent.protocol.ledgers import witnessing
 from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing

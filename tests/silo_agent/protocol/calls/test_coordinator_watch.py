@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent import futures
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -20,10 +21,11 @@ from protos import codec
 from protos.messages import Work
 from protos.steps import Task
 from protos.v1 import silo_pb2, silo_pb2_grpc
-from silo_agent.protocol import client as client_module
-from silo_agent.protocol.client import AskedToStop, Client, CoordinatorLeftError
-from silo_agent.protocol.coordinator_watch import CoordinatorWatch
-from silo_agent.protocol.server_certificate import shown_certificate
+from silo_agent.protocol.calls import client as client_module
+from silo_agent.protocol.calls.client import AskedToStop, Client, CoordinatorLeftError
+from silo_agent.protocol.calls.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.calls.server_certificate import shown_certificate
+from support.epochs import fresh_epochs
 from support.online import Online, week
 
 
@@ -73,7 +75,7 @@ def silo(online):
 @pytest.fixture
 def client(hub, silo):
     stop = threading.Event()
-    client = Client(hub[1], silo[1], "00" * 16, stop, lambda _: None)
+    client = Client([hub[1]], silo[1], "00" * 16, stop, lambda _: None, epochs=fresh_epochs())
     yield client
     stop.set()
     client.close()
@@ -84,7 +86,7 @@ def test_a_revoked_coordinator_is_left_in_the_middle_of_a_call_and_called_again_
 ):
     monkeypatch.setattr(client_module, "LEFT_SECONDS", 0.05)
     (service, address, hub_home), (home, credential) = hub, silo
-    watch = CoordinatorWatch(client, credential, address, home / "crls.pem")
+    watch = CoordinatorWatch(client, credential, home / "crls.pem")
     watch.look()
     client.join("1")
     ended = []
@@ -126,9 +128,10 @@ def test_a_revoked_coordinator_is_left_in_the_middle_of_a_call_and_called_again_
 
 def test_one_that_cannot_be_seen_or_keeps_no_lists_is_not_left(silo, client, hub, tmp_path):
     home, credential = silo
-    gone = CoordinatorWatch(client, credential, "localhost:1", home / "crls.pem")
+    closed = SimpleNamespace(address="localhost:1", leave=client.leave)
+    gone = CoordinatorWatch(closed, credential, home / "crls.pem")
     gone.look()
-    CoordinatorWatch(client, credential, hub[1], tmp_path / "none").look()
+    CoordinatorWatch(client, credential, tmp_path / "none").look()
     client.join("1")
 
 
@@ -136,7 +139,7 @@ def test_it_is_asked_again_only_if_the_lists_change(silo, client, hub):
     home, credential = silo
     asked = []
     watch = CoordinatorWatch(
-        client, credential, hub[1], home / "crls.pem",
+        client, credential, home / "crls.pem",
         shown=lambda: asked.append(1) or (hub[2] / "certificate.pem").read_bytes(),
     )  # fmt: skip
     for _ in range(3):
@@ -146,7 +149,7 @@ def test_it_is_asked_again_only_if_the_lists_change(silo, client, hub):
 
 def test_while_it_is_left_an_agent_can_still_be_stopped(silo, hub, monkeypatch):
     stop = threading.Event()
-    client = Client(hub[1], silo[1], "00" * 16, stop, lambda _: None)
+    client = Client([hub[1]], silo[1], "00" * 16, stop, lambda _: None, epochs=fresh_epochs())
     client.leave("revoked")
     threading.Timer(0.2, stop.set).start()
     with pytest.raises(AskedToStop):
@@ -156,7 +159,7 @@ def test_while_it_is_left_an_agent_can_still_be_stopped(silo, hub, monkeypatch):
 
 def test_a_fault_that_nobody_foresaw_does_not_leave_the_coordinator_unwatched(client, silo):
     home, credential = silo
-    stop, watch = threading.Event(), CoordinatorWatch(client, credential, "localhost:1", home / "crls.pem")
+    stop, watch = threading.Event(), CoordinatorWatch(client, credential, home / "crls.pem")
     watch.look = lambda: stop.set() or 1 / 0
     with capture_logs() as logs:
         watch.run(stop)
@@ -167,7 +170,7 @@ def test_a_server_that_a_thief_of_the_issuing_key_certified_without_an_admission
     home, credential = silo
     key, hub_there = ec.generate_private_key(ec.SECP256R1()).public_key(), Subject(Identity(Role.COORDINATOR, "hub"))
     forged = building.leaf(hub_there, ["localhost"], key, week(), online.stolen.above)
-    watch = CoordinatorWatch(client, credential, hub[1], home / "crls.pem", shown=lambda: forged)
+    watch = CoordinatorWatch(client, credential, home / "crls.pem", shown=lambda: forged)
     watch.look()
     with pytest.raises(
         CoordinatorLeftError, match=r"does not count \(an issuing authority signed .* without an admission"

@@ -1,4 +1,5 @@
 import errno
+import socket
 import threading
 import time
 from concurrent import futures
@@ -17,6 +18,7 @@ from protos.audit import AuditTrail, CosignedAudit
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
+    EPOCH_KEY,
     MAX_CHUNK,
     MAX_MESSAGE,
     PROTOCOL,
@@ -34,8 +36,8 @@ from protos.messages import (
 )
 from protos.steps import SUM, Note, Task
 from protos.v1 import silo_pb2, silo_pb2_grpc
-from silo_agent.protocol import client as client_module
-from silo_agent.protocol.client import (
+from silo_agent.protocol.calls import client as client_module
+from silo_agent.protocol.calls.client import (
     MAX_COSIGNERS,
     AskedToStop,
     CallRefused,
@@ -48,6 +50,7 @@ from silo_agent.protocol.client import (
 )
 from support.certificates import load
 from support.contents import digest_of, listed
+from support.epochs import fresh_epochs
 
 PLACE = Place("5" * 64, 1, 2)
 SIGNED = SignedCheckpoint(b"statement", b"certificate", b"signature")
@@ -63,6 +66,8 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def __init__(self):
         self.faults = {}
+        self.epochs = []
+        """What its answers say, one after another; the last one stays."""
         self.calls = []
         self.seen = []
         self.content = CONTENT
@@ -85,6 +90,9 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self.calls.append(name)
         self.seen.append(request)
         self.peer = context.auth_context()["x509_pem_cert"][0]
+        if self.epochs:
+            epoch = self.epochs.pop(0) if len(self.epochs) > 1 else self.epochs[0]
+            context.send_initial_metadata(((EPOCH_KEY, str(epoch)),))
         if self.faults.get(name):
             context.abort(self.faults[name].pop(0), f"{name} is not to be had")
 
@@ -187,7 +195,15 @@ class Ward:
 
     def connect(self, port=None, credential=None, proxy=None):
         address = f"localhost:{port or self.port}"
-        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append, proxy=proxy)
+        return Client(
+            [address],
+            credential or self.credential,
+            "s" * 32,
+            self.stop,
+            self.connected.append,
+            epochs=fresh_epochs(),
+            proxy=proxy,
+        )
 
     def close(self):
         self.fake.release.set()
@@ -201,6 +217,13 @@ def ward(credentials, coordinator, monkeypatch):
     ward = Ward(credentials["north"], coordinator)
     yield ward
     ward.close()
+
+
+def free_port():
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return taken.getsockname()[1]
 
 
 def test_a_proxy_carries_the_connection_and_sees_where_it_goes_alone(ward, proxy):
@@ -270,21 +293,21 @@ def test_every_message_arrives_as_it_was_said(ward):
 @pytest.mark.parametrize("ahead", [0.0, 400.0, -400.0])
 def test_a_greeting_tells_how_far_the_clocks_are_apart(ward, ahead):
     ward.fake.ahead = ahead
-    found = greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+    found = greet([f"localhost:{ward.port}"], ward.credential, "1", LONG)
     assert found.version == "7"
     assert abs(found.ahead - ahead) <= found.within + 1e-3
     assert {request.session for request in ward.fake.seen} == {""}
 
 
 def test_a_coordinator_that_tells_no_time_is_greeted_all_the_same(ward):
-    found = greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+    found = greet([f"localhost:{ward.port}"], ward.credential, "1", LONG)
     assert (found.ahead, found.within) == (None, None)
 
 
 def test_a_refused_greeting_says_why(ward):
     ward.fake.faults["Join"] = [grpc.StatusCode.PERMISSION_DENIED]
     with pytest.raises(CallRefused, match=r"^Join is not to be had"):
-        greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+        greet([f"localhost:{ward.port}"], ward.credential, "1", LONG)
 
 
 def test_a_statement_carries_the_silos_signature(ward, authority):
@@ -294,12 +317,12 @@ def test_a_statement_carries_the_silos_signature(ward, authority):
 
 def test_what_others_remember_is_asked_for_without_a_session(ward):
     ward.fake.remembered = 2
-    assert remembered(f"localhost:{ward.port}", ward.credential, LONG) == (WORD, WORD)
+    assert remembered([f"localhost:{ward.port}"], ward.credential, LONG) == (WORD, WORD)
     ward.fake.faults["LatestCountersignatures"] = [grpc.StatusCode.PERMISSION_DENIED]
     with pytest.raises(CallRefused, match="is not to be had"):
-        remembered(f"localhost:{ward.port}", ward.credential, LONG)
+        remembered([f"localhost:{ward.port}"], ward.credential, LONG)
     with pytest.raises(CallRefused):
-        remembered("localhost:1", ward.credential, 0.5)
+        remembered(["localhost:1"], ward.credential, 0.5)
 
 
 def test_what_others_remember_comes_in_a_stream_that_ends(ward):
@@ -355,6 +378,46 @@ def test_a_call_is_repeated_while_the_coordinator_is_away(ward, code):
     assert ward.client.poll() == Work(Task.WAIT)
     assert ward.fake.calls == ["Poll"] * 5
     assert ward.connected == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_the_machine_that_is_active_is_found_among_those_that_stand_by(ward, others):
+    closed = [f"localhost:{free_port()}" for _ in range(others)]
+    ward.client.close()
+    ward.client = Client(
+        [*closed, f"localhost:{ward.port}"],
+        ward.credential,
+        "s" * 32,
+        ward.stop,
+        ward.connected.append,
+        epochs=fresh_epochs(),
+    )
+    assert ward.client.poll() == Work(Task.WAIT)
+    ward.client.join("1")
+    assert ward.client.address == f"localhost:{ward.port}"
+    assert ward.connected == [False] * others + [True, True], "each is tried once, and the active one stays"
+
+
+def test_a_machine_is_left_only_if_it_does_not_answer(ward):
+    ward.client._addresses.append(f"localhost:{free_port()}")
+    ward.fake.faults["Poll"] = [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED]
+    assert ward.client.poll() == Work(Task.WAIT)
+    assert ward.fake.calls == ["Poll"] * 3
+
+
+@pytest.mark.parametrize("call", ["poll", "join", "cosigned", "heartbeat"])
+def test_an_answer_of_a_coordinator_that_was_replaced_counts_as_none(ward, call):
+    ward.fake.epochs = [5]
+    ward.client.join("1")
+    ward.fake.epochs, ward.connected[:] = [4, 4, 6], []
+    ward.fake.faults["Poll"] = [grpc.StatusCode.NOT_FOUND]
+    if call == "heartbeat":
+        with pytest.raises(grpc.RpcError, match="another one has replaced: it says epoch 4, and 5 is known"):
+            ward.client.heartbeat()
+        return
+    {"poll": ward.client.poll, "join": lambda: ward.client.join("1"), "cosigned": ward.client.cosigned}[call]()
+    assert ward.connected == [False, False, True]
+    assert ward.client._epochs.highest == 6
 
 
 def test_a_coordinator_that_comes_back_is_found_again(ward, coordinator):

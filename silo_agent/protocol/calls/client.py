@@ -45,6 +45,7 @@ from protos.roster import RosterMemory
 from protos.steps import Note
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.errors import SiloError
+from silo_agent.protocol.calls.epochs import CheckedCalls, Epochs
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -75,12 +76,16 @@ TRANSIENT = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+_ABSENT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+"""Another machine may be the active one."""
 NOT_KNOWN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    # A coordinator that is frozen answers no ping: within 20 seconds the next machine is called. The door takes a ping
+    # every ten seconds.
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
@@ -125,12 +130,30 @@ class CoordinatorGreeting:
 
 
 def greet(
-    address: str, credential: Credential, version: str, seconds: float, *, proxy: str | None = None
+    addresses: Sequence[str], credential: Credential, version: str, seconds: float, *, proxy: str | None = None
 ) -> CoordinatorGreeting:
     """Introduce this silo once, without a session, so that nothing changes for an agent that runs at the same time.
 
-    `proxy` is as in `Client`. Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
+    `addresses` and `proxy` are as in `Client`. Raises `CallRefused`, also if no machine answers within `seconds`.
     """
+    return _by_one(addresses, lambda address: _greet(address, credential, version, seconds, proxy))
+
+
+def _by_one(addresses: Sequence[str], ask: Callable[[str], T]) -> T:
+    """Return the answer of the first machine that gives one. Raises the `CallRefused` of the last."""
+    *others, last = addresses
+    for address in others:
+        try:
+            return ask(address)
+        except CallRefused as refused:
+            if refused.code not in _ABSENT:
+                raise
+    return ask(last)
+
+
+def _greet(
+    address: str, credential: Credential, version: str, seconds: float, proxy: str | None
+) -> CoordinatorGreeting:
     request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version)
     with grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy)) as channel:
         calls = silo_pb2_grpc.SiloServiceStub(channel)
@@ -149,12 +172,18 @@ def greet(
 
 
 def remembered(
-    address: str, credential: Credential, seconds: float, *, proxy: str | None = None
+    addresses: Sequence[str], credential: Credential, seconds: float, *, proxy: str | None = None
 ) -> tuple[CosignedCheckpoint, ...]:
     """What the coordinator and other silos signed last of this silo's ledger, asked once and without a session.
 
-    `proxy` is as in `Client`. Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
+    `addresses` and `proxy` are as in `Client`. Raises `CallRefused`, also if no machine answers within `seconds`.
     """
+    return _by_one(addresses, lambda address: _remembered(address, credential, seconds, proxy))
+
+
+def _remembered(
+    address: str, credential: Credential, seconds: float, proxy: str | None
+) -> tuple[CosignedCheckpoint, ...]:
     with grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy)) as channel:
         calls = silo_pb2_grpc.SiloServiceStub(channel)
         try:
@@ -174,17 +203,21 @@ class Client:
 
     def __init__(
         self,
-        address: str,
+        addresses: Sequence[str],
         credential: Credential,
         session: str,
         stop: threading.Event,
         connected: Callable[[bool], None],
         *,
+        epochs: Epochs,
         proxy: str | None = None,
     ) -> None:
-        """`proxy`: the http URL through which the connection is made by CONNECT. TLS goes on to the coordinator."""
+        """`addresses`: the coordinator's machines, of which one is active. The next is called if one does not answer.
+
+        `proxy`: the http URL through which the connection is made by CONNECT. TLS goes on to the coordinator.
+        """
         self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
-        self._address, self._proxy = address, proxy
+        self._addresses, self._epochs, self._proxy = deque(addresses), epochs, proxy
         self._guard = threading.Lock()
         self._channels: list[grpc.Channel] = []
         self._shown = b""
@@ -206,11 +239,24 @@ class Client:
             shown = self._credential.chain_pem + self._credential.trust.bundle.roots_pem
             if shown != self._shown:
                 credentials = channel_credentials(self._credential)
-                self._channels.append(grpc.secure_channel(self._address, credentials, options=_options(self._proxy)))
-                self._stub, self._shown = silo_pb2_grpc.SiloServiceStub(self._channels[-1]), shown
+                self._channels.append(grpc.secure_channel(self.address, credentials, options=_options(self._proxy)))
+                stub = silo_pb2_grpc.SiloServiceStub(self._channels[-1])
+                self._stub, self._shown = CheckedCalls(stub, self._epochs), shown
                 while len(self._channels) > KEPT_CHANNELS:
                     self._channels.pop(0).close()
             return self._stub
+
+    @property
+    def address(self) -> str:
+        """Which of the coordinator's machines is called now."""
+        return self._addresses[0]
+
+    def _elsewhere(self, called: str) -> None:
+        """Call the next machine from now on, unless another thread has done so."""
+        with self._guard:
+            if len(self._addresses) > 1 and called == self.address:
+                self._addresses.rotate(-1)
+                self._shown = b""
 
     def leave(self, why: str) -> None:
         """Close the connections at once, and make no other until `allow`. Calls wait, as for one that is away."""
@@ -450,7 +496,7 @@ class Client:
         while True:
             if self._stop.is_set():
                 raise AskedToStop
-            shown = self._credential.chain_pem
+            shown, called = self._credential.chain_pem, self.address
             try:
                 reply = call()
             except grpc.RpcError as error:
@@ -461,7 +507,10 @@ class Client:
                     refused = WentBackRefused if code is grpc.StatusCode.DATA_LOSS else CallRefused
                     raise refused(code, error.details() or "") from None
                 self._connected(False)  # noqa: FBT003  # a gauge
-                pause = PAUSES[min(attempt, len(PAUSES) - 1)]
+                if code in _ABSENT:
+                    self._elsewhere(called)
+                # Each machine is tried before the pause grows.
+                pause = PAUSES[min(attempt // len(self._addresses), len(PAUSES) - 1)]
                 _tell(error, attempt)
                 attempt += 1
                 if self._stop.wait(pause):

@@ -18,8 +18,8 @@ import structlog
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Role
-from silo_agent.protocol.client import Client
-from silo_agent.protocol.server_certificate import shown_certificate
+from silo_agent.protocol.calls.client import Client
+from silo_agent.protocol.calls.server_certificate import shown_certificate
 
 log = structlog.get_logger()
 PACE_SECONDS: Final = 10.0
@@ -27,13 +27,12 @@ _SECONDS: Final = 20.0
 
 
 class CoordinatorWatch:
-    """Looks at one coordinator's certificate. `look` does once what the thread does all the time."""
+    """Looks at the certificate of the machine that is called. `look` does once what the thread does all the time."""
 
     def __init__(
         self,
         client: Client,
         credential: Credential,
-        address: str,
         lists: Path,
         *,
         proxy: str | None = None,
@@ -41,8 +40,8 @@ class CoordinatorWatch:
     ) -> None:
         """`lists` is the file of the revocation lists. `shown` gives the certificate that is shown now (PEM)."""
         self._client, self._credential, self._lists = client, credential, lists
-        self._shown = shown or (lambda: shown_certificate(address, credential, _SECONDS, proxy=proxy))
-        self._seen: float | None = None
+        self._shown = shown or (lambda: shown_certificate(client.address, credential, _SECONDS, proxy=proxy))
+        self._seen: tuple[float, str] | None = None
         self._left = False
 
     def run(self, stop: threading.Event) -> None:
@@ -61,7 +60,7 @@ class CoordinatorWatch:
     def look(self) -> None:
         """Compare the coordinator's certificate with the lists, if either may have changed."""
         try:
-            changed = self._lists.stat().st_mtime
+            changed = (self._lists.stat().st_mtime, self._client.address)
         except OSError:
             return  # a consortium without lists
         if changed == self._seen and not self._left:

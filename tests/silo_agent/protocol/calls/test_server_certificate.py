@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from crypto.pki.tls import server_credentials
-from silo_agent.protocol.server_certificate import shown_certificate
+from silo_agent.protocol.calls.server_certificate import shown_certificate
 from support.certificates import load, make_authority
 from support.proxy import proxying
 
