@@ -13,9 +13,9 @@ import structlog
 from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
 from support.certificates import Authority, make_authority
+from support.databases import server_of
 from support.moving_clock import MovingClock
 from support.silos import Caller, Scene
-from support.stores import server_of
 from support.studies import tiny_study
 
 numbers = itertools.count(1)

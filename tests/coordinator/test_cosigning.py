@@ -20,7 +20,7 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from support.certificates import data_set_of, load, make_authority
 from support.cosigners import signed, witnessed
-from support.stores import store_in
+from support.databases import store_in
 from support.studies import tiny_study
 from support.thefts import Consortium, charged, extended, head_of, stated
 from support.unjudged import BelievingHub

@@ -33,11 +33,11 @@ from protos.messages import MAX_CHUNK, Answer, Confirm, Part, Place, Tensor, Upl
 from protos.steps import SUM, Note, Task
 from support.clocks import Clock
 from support.contents import digest_of, listed
+from support.databases import EPOCH, store_in
 from support.failing import failing_writes
 from support.people import desk_of, ops, status_of
 from support.rounds import confirm, member
 from support.silos import NOTES, announced, sealed
-from support.stores import EPOCH, store_in
 from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study()

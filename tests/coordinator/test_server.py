@@ -29,9 +29,9 @@ from protos.messages import Place, Tensor
 from protos.steps import Note, Task
 from protos.v1 import silo_pb2
 from support.contents import listed
+from support.databases import server_of
 from support.online import Online
 from support.silos import Caller, Scene, refused, summed
-from support.stores import server_of
 from support.studies import tiny_study
 
 numbers = itertools.count(1)

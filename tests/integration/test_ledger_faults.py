@@ -39,10 +39,10 @@ from silo_agent.protocol.calls.client import WentBackRefused
 from silo_agent.protocol.ledgers.cosigning import Cosigning
 from silo_agent.protocol.ledgers.witnessing import Witness
 from support.certificates import load, make_authority
+from support.databases import store_in
 from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml
 from support.states import keyed
-from support.stores import store_in
 from support.studies import tiny_study
 from support.unjudged import BelievingHub, BelievingWitness, approved
 

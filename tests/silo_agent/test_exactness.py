@@ -26,12 +26,12 @@ from protos.messages import Tensor
 from silo_agent.learning.releases.heads import HEAD_STEP, HEAD_TOLERANCE
 from silo_agent.protocol.calls.client import AskedToStop, Client
 from silo_agent.protocol.ledgers.witnessing import Witnessing
+from support.databases import server_of
 from support.epochs import fresh_epochs
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo
 from support.people import ops, signature
-from support.stores import server_of
 from support.studies import tiny_study
 from support.unjudged import BelievingWitness
 

@@ -32,11 +32,11 @@ from silo_agent.learning.personal.process import Job, train_up_to
 from silo_agent.storage.folders import StudyFolder
 from support import moving_clock
 from support.crash_points import Crash, CrashPoints
+from support.databases import server_of
 from support.fork_server import TESTS, ForkedPopen
 from support.placed_entropy import PlacedEntropy
 from support.spoiling import Spoiling
 from support.starving import Starving
-from support.stores import server_of
 from support.task_points import TaskCrash
 
 Doom = Crash | TaskCrash | Starving | Spoiling

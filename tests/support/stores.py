@@ -1,50 +1,42 @@
-"""Open databases of coordinators, for tests of what stands on them."""
+"""Where a study's rows lie in tests: in memory, in the clear."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
-from coordinator.config import CoordinatorConfig
-from coordinator.lease.holding import Lease
-from coordinator.lease.turns import lease_of
-from coordinator.server import Server
-from coordinator.storage.database import Database
-from coordinator.storage.migrating import migrate
-from coordinator.storage.store import Store
-
-EPOCH = 7
-"""Of the spools of tests."""
+from silo_agent.data.cells import Cell
+from silo_agent.data.sources.snapshot import unpack
 
 
-def opened(database: Database) -> Database:
-    """A database under the lease that stands in it, as a further thread of its process has it, or under a new one."""
-    lease = Lease(database, "a" * 32, "a test", "b" * 32, seconds=15.0)
-    row = lease.row()
-    if row is None:
-        assert lease.attempt()
-    else:
-        database.epoch = row.epoch
-    migrate(database)
-    return database
+class Memory:
+    """A `data.sources.snapshot.SnapshotStore`. `people` have withdrawn; `writes` counts how often rows were kept."""
 
+    def __init__(self, people: Collection[str] = (), content: bytes | None = None) -> None:
+        self.people, self.content, self.writes = set(people), content, 0
 
-def database_in(folder: Path) -> Database:
-    """A SQLite database in a folder."""
-    return opened(Database.in_folder(folder))
+    def kept(self) -> bool:
+        return self.content is not None
 
+    def recall(self) -> Iterator[bytes]:
+        assert self.content is not None
+        return iter([self.content])
 
-def store_in(folder: Path) -> Store:
-    """The store in a folder."""
-    return Store(database_in(folder))
+    def keep(self, content: Iterable[bytes]) -> None:
+        self.content, self.writes = b"".join(content), self.writes + 1
 
+    def cells(self, column: str) -> list[Cell]:
+        """What is kept of a column."""
+        return [cell for table in unpack(self.recall()).tables for cell in table.columns[column]]
 
-def again(store: Store) -> Store:
-    """The same database, opened once more."""
-    return Store(opened(Database(store.engine.url.render_as_string(hide_password=False))))
+    def withdrawn(self) -> Collection[str]:
+        return self.people
 
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
-def server_of(config: CoordinatorConfig) -> Server:
-    """A coordinator of this process, which is the active one."""
-    lease = lease_of(config)
-    assert lease.attempt()
-    return Server(config, lease)
+    def stamp(self) -> object:
+        return len(self.people)
+
+    def require_whole(self, *, begun: bool) -> None:
+        """Nothing is sealed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.storage.database import Database
+from support.databases import opened
 from support.postgres import database_url
-from support.stores import opened
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -21,8 +21,8 @@ from policies.refusals import Refused
 from protos import codec
 from protos.messages import MAX_MESSAGE
 from protos.v1 import operator_pb2
+from support.databases import EPOCH, store_in
 from support.people import OPS, audit_entry, desk_of, ops
-from support.stores import EPOCH, store_in
 from support.studies import tiny_document, tiny_study
 
 ADA, GRACE = Identity(Role.AUTHOR, "ada"), Identity(Role.AUTHOR, "grace")

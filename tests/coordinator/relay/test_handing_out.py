@@ -14,7 +14,7 @@ from crypto.secagg.dealt.slices import Cutting, Layout
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
 from protos.v1 import silo_pb2
-from support.stores import EPOCH
+from support.databases import EPOCH
 
 PLACE = Place("5" * 64, 1, 1)
 

@@ -14,8 +14,8 @@ from protos import chunks
 from protos.messages import MessageError, Place, Tensor, UploadHeader
 from protos.steps import Note
 from support.contents import digest_of, listed, pieces
+from support.databases import EPOCH, store_in
 from support.silos import sealed
-from support.stores import EPOCH, store_in
 
 PLACE = Place("5" * 64, 1, 1)
 CONTENT = sealed("ckks", 9)

@@ -15,9 +15,9 @@ from coordinator.storage.audit_log import MOST_REFUSALS, AuditLogError, append, 
 from coordinator.storage.store import Store
 from crypto.audit_chain import UNKNOWN, Followed, entry_digest, follow
 from protos.audit import CosignedAudit
+from support.databases import again as opened_again
+from support.databases import store_in
 from support.people import audit_entry
-from support.stores import again as opened_again
-from support.stores import store_in
 from support.studies import tiny_study
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -9,8 +9,8 @@ from coordinator.storage.tables import statements
 from policies.ledger.judging import Summed
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import Place, Tensor
-from support.stores import opened as open_database
-from support.stores import store_in
+from support.databases import opened as open_database
+from support.databases import store_in
 
 NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
 

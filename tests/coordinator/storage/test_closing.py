@@ -7,7 +7,7 @@ import structlog
 
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
-from support.stores import EPOCH, store_in
+from support.databases import EPOCH, store_in
 
 
 def mode(path):

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from coordinator.storage.database import Database, StoreError
 from coordinator.storage.migrating import migrate
 from coordinator.storage.tables import METADATA
-from support.stores import opened
+from support.databases import opened
 
 LATER = {
     "nothing": METADATA.tables.keys(),

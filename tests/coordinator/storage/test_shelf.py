@@ -13,7 +13,7 @@ from crypto.secagg.dealt.slices import Cutting, Layout
 from policies.plan.note_sizes import MAX_NOTE
 from protos.chunks import ChunkList
 from protos.messages import MAX_CHUNK, MessageError, Place
-from support.stores import EPOCH
+from support.databases import EPOCH
 
 PLACE = Place("5" * 64, 1, 1)
 

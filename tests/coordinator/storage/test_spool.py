@@ -10,8 +10,8 @@ import pytest
 from coordinator.storage.spool import SUM_FILE, Spool, SpoolFullError
 from protos.messages import MessageError, Place, require_name
 from support.contents import listed
+from support.databases import EPOCH
 from support.rounds import STUDY
-from support.stores import EPOCH
 
 PLACE, NEXT = Place(STUDY, 1, 1), Place(STUDY, 1, 2)
 

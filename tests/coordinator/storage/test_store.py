@@ -28,9 +28,9 @@ from protos import record
 from protos.messages import RINGS, Place, SignedPublication, Tensor, UploadHeader, note_slot
 from protos.status import PhaseTime, UploadSize
 from protos.steps import Note
+from support.databases import again, store_in
 from support.people import audit_entry
 from support.rounds import LIMITS, SHA, STUDY, wanted
-from support.stores import again, store_in
 
 PLACE = Place(STUDY, 1, 2)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 8 << 30, SHA)

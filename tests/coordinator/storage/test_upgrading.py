@@ -14,8 +14,8 @@ from coordinator.describing import describe
 from coordinator.engine import script_of
 from coordinator.storage.upgrading import WHY, upgraded
 from protos import record
+from support.databases import store_in
 from support.people import audit_entry
-from support.stores import store_in
 from support.studies import tiny_study
 
 VERSIONS = ("0.1", "0.2")

@@ -15,7 +15,7 @@ from protos.chunks import ChunkList
 from protos.messages import Part, Place, Tensor, UploadHeader
 from protos.steps import SUM
 from support.contents import digest_of
-from support.stores import EPOCH, store_in
+from support.databases import EPOCH, store_in
 from support.studies import tiny_study
 
 STUDY = tiny_study()

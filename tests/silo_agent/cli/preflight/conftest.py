@@ -5,9 +5,9 @@ import structlog
 
 from coordinator.config import CoordinatorConfig
 from policies.ledger.ledger import Ledger
+from support.databases import server_of
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
-from support.stores import server_of
 from support.studies import tiny_document
 
 ROWS = [f"p{i},{'ab'[i % 2]},{i},{i % 10},{i // 2 % 2}" for i in range(40)]
