@@ -63,8 +63,11 @@ class LeaseLostError(CoordinatorError):
 class Database:
     """The connections to one database, for whoever has its lease."""
 
-    def __init__(self, url: str) -> None:
-        """Open the database, and make the table of the lease if there is none. Raises `StoreError`."""
+    def __init__(self, url: str, *, changes: bool = True) -> None:
+        """Open the database, and make the table of the lease if there is none, unless it must not change.
+
+        Raises `StoreError`.
+        """
         self.epoch: int | None = None
         """The epoch of this process's lease; None without one."""
         self.lost = threading.Event()
@@ -80,7 +83,8 @@ class Database:
             with self.engine.begin() as connection:
                 if self.kind == "postgresql":
                     _require_durable(connection)
-                tables.lease.create(connection, checkfirst=True)
+                if changes:
+                    tables.lease.create(connection, checkfirst=True)
             event.listen(self.engine, "handle_error", self._said)
         except (SQLAlchemyError, ImportError) as error:
             # The first line says what is wrong; the rest is SQL and links. It has no URL, which could hold a password.
@@ -119,6 +123,16 @@ class Database:
         """A transaction of somebody without a lease: only the lease itself may be read and taken in it."""
         with self.engine.connect() as connection:
             connection.execution_options(**{_READS: reads})
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A transaction of somebody without a lease that reads all as it was at one moment, beside who writes."""
+        with self.engine.connect() as connection:
+            if self.kind == "postgresql":
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            connection.execution_options(**{_READS: True})
             with connection.begin():
                 yield connection
 

@@ -40,9 +40,9 @@ class InstalledRole:
 
 
 ROLES: Final = (
-    InstalledRole("coordinator", ("coordinator",), cpu=True),
+    InstalledRole("coordinator", ("coordinator", "postgres"), cpu=True),
     InstalledRole("silo", ("silo", "dicom", "export"), cpu=True),
-    InstalledRole("research", ("silo", "coordinator", "dicom", "export", "demo", "cluster"), cpu=True),
+    InstalledRole("research", ("silo", "coordinator", "postgres", "dicom", "export", "demo", "cluster"), cpu=True),
     InstalledRole("silo-cuda", ("silo", "dicom", "export"), cpu=False),
 )
 

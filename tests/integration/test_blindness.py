@@ -198,7 +198,7 @@ def patterns(federation):
 
 
 def spooled(federation):
-    return sorted(federation.place.party(COORDINATOR).glob(f"data/spool/*/*/*/{PLANTED}.sealed"))
+    return sorted(federation.place.party(COORDINATOR).glob(f"data/spool/*/*/*/*/{PLANTED}.sealed"))
 
 
 @pytest.mark.slow

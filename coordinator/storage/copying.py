@@ -1,0 +1,128 @@
+"""Copies a coordinator's whole database: into a file, as a backup, and from one into an empty database of either kind.
+
+Guarantees: a backup is what one moment's transaction saw, also while the coordinator serves, and is complete under its
+name or absent. It is a SQLite database of this version's tables, whatever database it was made of. So one can also move
+from SQLite to PostgreSQL by it. What is put back comes in one transaction, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Table, func, insert, inspect, select, text
+
+from common.durable import put_in_place
+from common.private_files import private_file
+from coordinator.errors import CoordinatorError
+from coordinator.storage import tables
+from coordinator.storage.database import Database
+from coordinator.storage.migrating import migrate
+
+_ROWS: Final = 500
+"""Rows that are in memory at once."""
+_NUMBERED: Final = tuple(
+    table
+    for table in tables.METADATA.sorted_tables
+    if "id" in table.c and table.c.id.primary_key and table is not tables.lease
+)
+"""Tables whose keys the database counts itself."""
+
+
+class BackupError(CoordinatorError):
+    """The backup cannot be made or put back. The message says why."""
+
+
+def back_up(database: Database, target: Path) -> int:
+    """Write all that is stored into a new file; return the number of studies. Raises `BackupError`, OSError."""
+    if target.exists():
+        msg = f"{target} exists already; give another name"
+        raise BackupError(msg)
+    fresh = target.with_name(target.name + ".new")
+    fresh.unlink(missing_ok=True)
+    private_file(fresh)
+    copy = Database(f"sqlite:///{fresh}")
+    try:
+        with database.snapshot() as source, copy.unchecked() as into:
+            _require_current(source, database.name)
+            tables.METADATA.create_all(into)
+            _mark(source, into)
+            studies = _copy(source, into, lambda table: table is not tables.room)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    finally:
+        copy.engine.dispose()
+    put_in_place(fresh, target)
+    return studies
+
+
+def put_back(database: Database, backup: Path) -> int:
+    """Fill an empty database whose lease the caller has; return the number of studies.
+
+    The backup is not changed. Raises `BackupError` if anything is stored already, or if the file is no backup; OSError.
+    """
+    if not backup.is_file():
+        msg = f"there is no file {backup}"
+        raise BackupError(msg)
+    migrate(database)
+    copy = Database(f"sqlite:///{backup}?mode=ro&uri=true".replace("sqlite:///", "sqlite:///file:"), changes=False)
+    try:
+        with copy.unchecked(reads=True) as source, database.writing() as into:
+            _require_current(source, str(backup))
+            filled = [table.name for table in _TABLES if _count(into, table) and table is not tables.audit]
+            if filled or _count(into, tables.audit) > 1:
+                msg = (
+                    f"{database.name} is not empty ({', '.join(filled) or 'audit'}); a backup is put back into a new"
+                    " database alone: give another `data` or `database`"
+                )
+                raise BackupError(msg)
+            into.execute(tables.audit.delete())
+            studies = _copy(source, into, lambda table: table is not tables.lease)
+            _count_on(into, database.kind)
+    finally:
+        copy.engine.dispose()
+    return studies
+
+
+_TABLES: Final = tuple(table for table in tables.METADATA.sorted_tables if table is not tables.lease)
+
+
+def _require_current(connection: Connection, name: str) -> None:
+    known = set(inspect(connection).get_table_names())
+    missing = sorted(table.name for table in _TABLES if table.name not in known)
+    if missing:
+        msg = (
+            f"{name} lacks the tables {', '.join(missing)}: it is no database of this version; start this version's"
+            " coordinator on it once, which brings it up to date"
+        )
+        raise BackupError(msg)
+
+
+def _mark(source: Connection, into: Connection) -> None:
+    """Take over which version's tables these are (`migrating`)."""
+    version = source.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+    into.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+    into.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
+
+
+def _copy(source: Connection, into: Connection, wanted: Callable[[Table], bool]) -> int:
+    for table in filter(wanted, tables.METADATA.sorted_tables):
+        rows = source.execution_options(yield_per=_ROWS).execute(select(table))
+        for part in rows.mappings().partitions(_ROWS):
+            into.execute(insert(table), [dict(row) for row in part])
+    return _count(source, tables.studies)
+
+
+def _count(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def _count_on(connection: Connection, kind: str) -> None:
+    """PostgreSQL counts on from what it has given itself, and not from what was put in."""
+    if kind != "postgresql":
+        return
+    for table in _NUMBERED:
+        sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
+        connection.execute(text(f"SELECT setval({sequence}, (SELECT coalesce(max(id), 0) + 1 FROM {table.name}), false)"))
