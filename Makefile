@@ -12,7 +12,7 @@ WORKERS ?= 2
 KEY ?= fedward-release.key
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow every-state reliability ledger-faults lint proto clean audit bench gpu abuse mutants release release-key locked
+.PHONY: help demo test test-slow campaign every-state reliability ledger-faults lint proto clean audit bench gpu abuse mutants release release-key locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -30,7 +30,10 @@ test: $(VENV)/.installed ## All that a change could commonly break; ten minutes.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --durations=25
 
 test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
-	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile=random --durations=25
+	$(BIN)/python -m pytest -n $(WORKERS) -m "(slow or hypothesis) and not campaign" --hypothesis-profile=random --durations=25
+
+campaign: $(VENV)/.installed ## The cases of slow tests that `make test-slow` leaves out: two of three where there are many.
+	$(BIN)/python -m pytest -n $(WORKERS) -m campaign
 
 every-state: $(VENV)/.installed ## All states of a sealed sum and of a round of four and five silos.
 	FEDWARD_EVERY_STATE=1 $(BIN)/python -m pytest -s -n $(WORKERS) tests/simulation/test_every_state.py

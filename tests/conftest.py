@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import defaultdict
 
 # One thread for each process: two workers have two cores, and threads that spin until a descheduled one arrives at
 # their barrier take minutes for what takes a second. The libraries read this when they are loaded, which is below.
@@ -18,6 +19,9 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 FEDERATIONS = ("tests/integration/", "tests/reliability/")
 """Tests that start processes of many parties: one after another, and first, since nothing takes longer."""
+INSTALLED = ("tests/integration/test_handbook.py", "tests/integration/test_upgrade.py", "tests/reliability/")
+"""Of these the other worker takes care: they run mostly one program at a time."""
+MANY, ONE_OF = 6, 3
 MEMORY, ROOM = Path("/dev/shm"), 2 << 30  # noqa: S108  # pytest makes a folder of its own there
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -26,9 +30,11 @@ settings.load_profile("fixed")
 
 
 class Scheduling(LoadScopeScheduling):
-    """All federations go to one worker, of the other tests a file at a time: its fixtures are made once."""
+    """Federations go to two workers, other tests a file at a time: its fixtures are made once."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(INSTALLED):
+            return "installed"
         return "federations" if nodeid.startswith(FEDERATIONS) else nodeid.partition("::")[0]
 
 
@@ -58,3 +64,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if family in seen:
                 item.add_marker(pytest.mark.slow)
             seen.add(family)
+    _thin_out([item for item in items if item.get_closest_marker("slow") is not None])
+
+
+def _thin_out(slow: list[pytest.Item]) -> None:
+    """Of a slow test with many cases, leave all but every third to `make campaign`."""
+    families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in slow:
+        families[item.nodeid.partition("[")[0]].append(item)
+    for cases in families.values():
+        for number, item in enumerate(cases):
+            if len(cases) > MANY and number % ONE_OF:
+                item.add_marker(pytest.mark.campaign)

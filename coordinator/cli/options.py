@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from policies.documents.study import Study
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 ReasonOption = Annotated[
     str, typer.Option(help="Why, for the audit log. Needed for a study that is not your own, by your certificate.")

@@ -37,13 +37,18 @@ _TURN_SECONDS: Final = 0.2
 """How long it may go unnoticed that another coordinator has taken over, or that this one is to stop."""
 
 
+def database_of(config: CoordinatorConfig) -> Database:
+    """Open the database that a configuration names. Raises `StoreError`, OSError."""
+    return Database(config.database) if config.database else Database.in_folder(config.data)
+
+
 def lease_of(config: CoordinatorConfig) -> Lease:
     """Open the database and the spool that a configuration names. Raises `StoreError`, `WordDamagedError`, OSError.
 
     The caller holds the lock of the folder of data.
     """
     close_to_others(config.data)
-    database = Database(config.database) if config.database else Database.in_folder(config.data)
+    database = database_of(config)
     at = f"{socket.gethostname()}, port {config.port}"[:255]
     close_to_others(config.spool_folder)
     instance, spool = word_in(config.data / INSTANCE_FILE), word_in(config.spool_folder / SPOOL_FILE)

@@ -7,21 +7,27 @@ from SQLite to PostgreSQL by it. What is put back comes in one transaction, or n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Table, func, insert, inspect, select, text
+from sqlalchemy import Connection, Table, delete, func, insert, inspect, select, text
+from sqlalchemy.exc import NoResultFound
 
 from common.durable import put_in_place
 from common.private_files import private_file
 from coordinator.errors import CoordinatorError
 from coordinator.storage import tables
-from coordinator.storage.database import Database
+from coordinator.storage.database import Database, StoreError
 from coordinator.storage.migrating import migrate
+from coordinator.storage.shortage import ShortError
 
 _ROWS: Final = 500
 """Rows that are in memory at once."""
+_TABLES: Final = tuple(table for table in tables.METADATA.sorted_tables if table is not tables.lease)
+"""All but the lease, which is of the database and not of what it stores."""
 _NUMBERED: Final = tuple(
     table
     for table in tables.METADATA.sorted_tables
@@ -48,7 +54,7 @@ def back_up(database: Database, target: Path) -> int:
             _require_current(source, database.name)
             tables.METADATA.create_all(into)
             _mark(source, into)
-            studies = _copy(source, into, lambda table: table is not tables.room)
+            studies = _copy(source, into, tables.METADATA.sorted_tables)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
@@ -67,26 +73,41 @@ def put_back(database: Database, backup: Path) -> int:
         msg = f"there is no file {backup}"
         raise BackupError(msg)
     migrate(database)
-    copy = Database(f"sqlite:///{backup}?mode=ro&uri=true".replace("sqlite:///", "sqlite:///file:"), changes=False)
-    try:
-        with copy.unchecked(reads=True) as source, database.writing() as into:
-            _require_current(source, str(backup))
-            filled = [table.name for table in _TABLES if _count(into, table) and table is not tables.audit]
-            if filled or _count(into, tables.audit) > 1:
-                msg = (
-                    f"{database.name} is not empty ({', '.join(filled) or 'audit'}); a backup is put back into a new"
-                    " database alone: give another `data` or `database`"
-                )
-                raise BackupError(msg)
-            into.execute(tables.audit.delete())
-            studies = _copy(source, into, lambda table: table is not tables.lease)
-            _count_on(into, database.kind)
-    finally:
-        copy.engine.dispose()
+    with tempfile.TemporaryDirectory(dir=backup.parent, prefix=".restoring-") as folder:
+        copy = _opened(backup, Path(folder) / "copy.sqlite3")
+        try:
+            with copy.snapshot() as source, database.writing() as into:
+                _require_empty(into, database.name)
+                into.execute(delete(tables.audit))
+                studies = _copy(source, into, _TABLES)
+                _count_on(into, database.kind)
+        finally:
+            copy.engine.dispose()
     return studies
 
 
-_TABLES: Final = tuple(table for table in tables.METADATA.sorted_tables if table is not tables.lease)
+def _opened(backup: Path, at: Path) -> Database:
+    """Open a copy of a backup, and bring it up to date. Raises `BackupError`."""
+    shutil.copyfile(backup, at)
+    try:
+        copy = Database(f"sqlite:///{at}")
+        with copy.unchecked(reads=True) as connection:
+            copy.epoch = connection.execute(select(tables.lease.c.epoch)).scalar_one()
+        migrate(copy)
+    except (StoreError, NoResultFound, ShortError) as error:
+        msg = f"{backup} is no backup of a coordinator ({error}); give a file that `fedward-coordinator backup` wrote"
+        raise BackupError(msg) from None
+    return copy
+
+
+def _require_empty(connection: Connection, name: str) -> None:
+    filled = [table.name for table in _TABLES if _count(connection, table) > (table is tables.audit)]
+    if filled:
+        msg = (
+            f"{name} is not empty ({', '.join(filled)}); a backup is put back into a new database alone: give another"
+            " `data` or `database` in coordinator.yaml"
+        )
+        raise BackupError(msg)
 
 
 def _require_current(connection: Connection, name: str) -> None:
@@ -107,8 +128,8 @@ def _mark(source: Connection, into: Connection) -> None:
     into.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
 
 
-def _copy(source: Connection, into: Connection, wanted: Callable[[Table], bool]) -> int:
-    for table in filter(wanted, tables.METADATA.sorted_tables):
+def _copy(source: Connection, into: Connection, wanted: Iterable[Table]) -> int:
+    for table in wanted:
         rows = source.execution_options(yield_per=_ROWS).execute(select(table))
         for part in rows.mappings().partitions(_ROWS):
             into.execute(insert(table), [dict(row) for row in part])
@@ -125,4 +146,6 @@ def _count_on(connection: Connection, kind: str) -> None:
         return
     for table in _NUMBERED:
         sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
-        connection.execute(text(f"SELECT setval({sequence}, (SELECT coalesce(max(id), 0) + 1 FROM {table.name}), false)"))
+        connection.execute(
+            text(f"SELECT setval({sequence}, (SELECT coalesce(max(id), 0) + 1 FROM {table.name}), false)")
+        )

@@ -63,11 +63,8 @@ class LeaseLostError(CoordinatorError):
 class Database:
     """The connections to one database, for whoever has its lease."""
 
-    def __init__(self, url: str, *, changes: bool = True) -> None:
-        """Open the database, and make the table of the lease if there is none, unless it must not change.
-
-        Raises `StoreError`.
-        """
+    def __init__(self, url: str) -> None:
+        """Open the database, and make the table of the lease if there is none. Raises `StoreError`."""
         self.epoch: int | None = None
         """The epoch of this process's lease; None without one."""
         self.lost = threading.Event()
@@ -83,8 +80,7 @@ class Database:
             with self.engine.begin() as connection:
                 if self.kind == "postgresql":
                     _require_durable(connection)
-                if changes:
-                    tables.lease.create(connection, checkfirst=True)
+                tables.lease.create(connection, checkfirst=True)
             event.listen(self.engine, "handle_error", self._said)
         except (SQLAlchemyError, ImportError) as error:
             # The first line says what is wrong; the rest is SQL and links. It has no URL, which could hold a password.

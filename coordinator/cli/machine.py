@@ -1,0 +1,55 @@
+"""`fedward-coordinator backup` and `restore`: for whoever runs the coordinator's machine, beside its configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.options import ConfigOption
+from coordinator.config import CoordinatorConfig
+
+
+def backup(
+    out: Annotated[Path, typer.Argument(help="New file for the backup.")],
+    config: ConfigOption = Path("coordinator.yaml"),
+) -> None:
+    """Write all that the database stores into one file, also while the coordinator serves.
+
+    Keys, certificates and the spool are not in it: silos send again what a spool lacks.
+    """
+    from coordinator.lease.turns import database_of
+    from coordinator.storage.copying import back_up
+
+    database = database_of(CoordinatorConfig.load(config))
+    try:
+        studies = back_up(database, out)
+    finally:
+        database.engine.dispose()
+    typer.echo(f"{out}: {studies} {'study' if studies == 1 else 'studies'}, {out.stat().st_size} bytes")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `backup` wrote.")],
+    config: ConfigOption = Path("coordinator.yaml"),
+) -> None:
+    """Put a backup into the empty database that the configuration names. No coordinator may serve it meanwhile."""
+    from coordinator.lease.turns import lease_of
+    from coordinator.storage.alone import alone_in
+    from coordinator.storage.closing import close_to_others
+    from coordinator.storage.copying import BackupError, put_back
+
+    settings = CoordinatorConfig.load(config)
+    close_to_others(settings.data)
+    with alone_in(settings.data):
+        lease = lease_of(settings)
+        if not lease.attempt():
+            row = lease.row()
+            msg = f"a coordinator serves this database ({row.at if row else 'another'}); stop it first"
+            raise BackupError(msg)
+        try:
+            studies = put_back(lease.database, file)
+        finally:
+            lease.give_back()
+    typer.echo(f"{studies} {'study' if studies == 1 else 'studies'} put back; start the coordinator now")
