@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Table, delete, func, insert, inspect, select, text
+from sqlalchemy import Connection, Table, delete, func, insert, inspect, literal, select, text
 from sqlalchemy.exc import NoResultFound
 
 from common.durable import put_in_place
@@ -145,7 +145,6 @@ def _count_on(connection: Connection, kind: str) -> None:
     if kind != "postgresql":
         return
     for table in _NUMBERED:
-        sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
-        connection.execute(
-            text(f"SELECT setval({sequence}, (SELECT coalesce(max(id), 0) + 1 FROM {table.name}), false)")
-        )
+        following = select(func.coalesce(func.max(table.c.id), 0) + 1).scalar_subquery()
+        sequence = func.pg_get_serial_sequence(table.name, "id")
+        connection.execute(select(func.setval(sequence, following, literal(value=False))))  # the number is the next one

@@ -143,7 +143,7 @@ def test_a_backup_that_fails_leaves_nothing_and_replaces_nothing(database, tmp_p
 def test_a_database_of_another_version_is_not_backed_up_in_part(database, tmp_path):
     with database.writing() as connection:
         connection.execute(text("DROP TABLE seen"))
-    with pytest.raises(BackupError, match="lacks the tables seen: .*start this version's coordinator on it once"):
+    with pytest.raises(BackupError, match=r"lacks the tables seen: .*start this version's coordinator on it once"):
         back_up(database, tmp_path / "backup")
     assert not list(tmp_path.glob("backup*"))
 
