@@ -100,6 +100,7 @@ from protos.steps import Note, Task
 
 log = structlog.get_logger()
 _UPDATED = "the coordinator was updated in the middle of the attempt, and silos write notes in another form now"
+_DRAINS = "no further round begins: an operator drains the coordinator, and it goes on when it is started again"
 TICK_SECONDS = 0.25
 SEEN_SECONDS = 30.0
 """How often it is stored which silos have called."""
@@ -150,7 +151,8 @@ class Engine:
         self.shortages = Shortages(metrics)
         """What this machine lacks now. Whoever meets an error of the machine notes it here."""
         self._held: dict[str, float] = {}
-        """Since when no time passes for a study, because this machine is short."""
+        """Since when no time passes for a study, because this machine is short or drains."""
+        self._draining = False
         self._again: dict[str, Add] = {}
         """The sums that could not be made, by study."""
         self._lock = threading.RLock()
@@ -228,6 +230,26 @@ class Engine:
         with self._lock:
             progress = self._of(study)
             self._commit(progress, *move(progress, self._clock()), entry=entry)
+
+    def drain(self, *, undo: bool) -> tuple[str, ...]:
+        """Begin no further round of any study, or begin rounds again. Return the studies that are within a round.
+
+        It is not stored: a coordinator that is started again goes on with all studies.
+        """
+        with self._lock:
+            if self._draining is undo:
+                log.info("rounds begin again" if undo else "no further round begins")
+            self._draining = not undo
+            self._metrics.draining.set(self._draining)
+            live = [one for one in self._progress.values() if one.life is Life.RUNNING]
+            for progress in live:
+                self.bells.ring(asked_in(progress))
+            return tuple(one.script.study for one in live if not _between_rounds(one))
+
+    @property
+    def draining(self) -> bool:
+        """Whether no further round begins."""
+        return self._draining
 
     def delete(self, study: str, entry: AuditEntry) -> None:
         """Forget a study that was never started. Raises `StudyStateError` if it was."""
@@ -487,7 +509,10 @@ class Engine:
     def _described(self, progress: Progress) -> StudyStatus:
         study = progress.script.study
         found = describe(progress, self._seen, self._clock(), self._cut_off)
-        return short(replace(found, revision=self._study(study).revision), self.shortages.standing(study))
+        found = replace(found, revision=self._study(study).revision)
+        if self._draining and progress.life is Life.RUNNING and _between_rounds(progress):
+            found = replace(found, why=_DRAINS)
+        return short(found, self.shortages.standing(study))
 
     def _of(self, study: str) -> Progress:
         progress = self._progress.get(study)
@@ -644,6 +669,8 @@ class Engine:
 
     def _work(self, silo: str) -> Work:
         for progress in self._progress.values():
+            if self._draining and progress.life is Life.RUNNING and _between_rounds(progress):
+                continue
             work = work_in(progress, silo, told=(progress.script.study, silo) in self._told)
             if work is not None:
                 return work
@@ -700,9 +727,10 @@ class Engine:
             self._sweep()
 
     def _pass(self, study: str) -> None:
-        """Let time pass for a study, unless this machine is short. The time of a shortage is given back."""
+        """Let time pass for a study, unless this machine is short, or drains. Such time is given back."""
         progress = self._progress[study]
-        if progress.life is Life.RUNNING and self.shortages.standing(study) is not None:
+        stands = self.shortages.standing(study) is not None or (self._draining and _between_rounds(progress))
+        if progress.life is Life.RUNNING and stands:
             self._held.setdefault(study, self._clock())
             return
         if study in self._held:
@@ -740,6 +768,10 @@ class Engine:
 
     def _measure(self, changed: tuple[Progress, Progress] | None = None) -> None:
         measure(self._metrics, self._progress.values(), changed)
+
+
+def _between_rounds(progress: Progress) -> bool:
+    return progress.round is None or progress.round.phase in (Phase.OFFER, Phase.WAIT, *OVER)
 
 
 def _require_bounds(study: Study) -> None:

@@ -103,6 +103,9 @@ class CoordinatorMetrics:
             "1 for the coordinator that has the lease of the database; 0 for one that stands by.",
             registry=self.registry,
         )
+        self.draining = Gauge(
+            "fedward_coordinator_draining", "1 while no further round begins, of any study.", registry=self.registry
+        )
         self.short = Gauge(
             "fedward_coordinator_short",
             "What this machine lacks now: 1 for all studies together, and 1 for each study whose sum cannot be made.",

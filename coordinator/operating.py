@@ -103,6 +103,12 @@ class Operator:
         with self._errors():
             self._calls.ArchiveStudy(_request(study, reason), timeout=DEADLINE_SECONDS)
 
+    def drain(self, reason: str = "", *, undo: bool = False) -> tuple[str, ...]:
+        """Begin no further round of any study, or rounds again. Return the digests of those within a round."""
+        with self._errors():
+            request = operator_pb2.DrainRequest(undo=undo, reason=reason)
+            return tuple(self._calls.Drain(request, timeout=DEADLINE_SECONDS).within)
+
     def statuses(self, wanted: StudyFilter = EVERYTHING) -> list[StudyStatus]:
         """Return the status of the studies of a page in brief."""
         return self.page(wanted)[0]

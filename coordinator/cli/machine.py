@@ -1,14 +1,47 @@
-"""`fedward-coordinator backup` and `restore`: for whoever runs the coordinator's machine, beside its configuration."""
+"""`fedward-coordinator drain`, `backup` and `restore`: for whoever runs the coordinator's machine."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coordinator.cli.options import ConfigOption
+from coordinator.cli.options import DEFAULT, ConfigOption, OperatorOption, connected
 from coordinator.config import CoordinatorConfig
+
+_PACE_SECONDS = 2.0
+
+
+def drain(
+    operator: OperatorOption = DEFAULT,
+    reason: Annotated[str, typer.Option(help="Why, for the audit log.")] = "",
+    *,
+    undo: Annotated[bool, typer.Option("--undo", help="Begin rounds again.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until no study is within a round.")] = True,
+) -> None:
+    """Begin no further round of any study, so that the coordinator can be restarted between rounds.
+
+    Rounds that have begun end as usual, and no time limit runs meanwhile. A coordinator that is started again begins
+    rounds again.
+    """
+    client = connected(operator)
+    within = client.drain(reason, undo=undo)
+    if undo:
+        typer.echo("rounds begin again")
+        return
+    said: list[str] = []
+    while within:
+        lines = [f"{one.name}: round {one.round}, {one.phase}" for one in client.statuses() if one.study in within]
+        if lines != said:
+            typer.echo("within a round: " + "; ".join(lines))
+            said = lines
+        if not wait:
+            return
+        time.sleep(_PACE_SECONDS)
+        within = client.drain(reason)
+    typer.echo("no study is within a round; restart the coordinator now, or `fedward-coordinator drain --undo`")
 
 
 def backup(

@@ -15,7 +15,7 @@ from crypto.pki.identity import Identity, Role
 
 
 class Action(StrEnum):
-    """What a person can do to a study."""
+    """What a person can do to a study, or to all of them."""
 
     CREATE = "create"
     POLL = "poll"
@@ -30,11 +30,15 @@ class Action(StrEnum):
     """Leave a study that is over out of lists."""
     FORGIVE = "forgive"
     """Forget what waiting for one silo has cost the study."""
+    DRAIN = "drain"
+    """Begin no further round of any study."""
+    FILL = "undo-drain"
+    """Begin rounds again."""
 
 
 MAY_ACT: Final = {
     Role.OPERATOR: frozenset(Action),
-    Role.AUTHOR: frozenset(Action) - {Action.FORGIVE},
+    Role.AUTHOR: frozenset(Action) - {Action.FORGIVE, Action.DRAIN, Action.FILL},
 }
 READERS: Final = frozenset({Role.OPERATOR, Role.AUTHOR, Role.VIEWER})
 """Who reads the state and the results of studies: authors those of their own."""
@@ -72,7 +76,8 @@ def require_role(deed: Deed) -> None:
     """Raise `RightsError` unless the person's role may do this at all."""
     if deed.action not in MAY_ACT.get(deed.who.role, frozenset()):
         able = " or ".join(f"an {role.value}" for role, actions in MAY_ACT.items() if deed.action in actions)
-        msg = f"{deed.who} may not {deed.action} a study; {able} may"
+        what = "the coordinator" if deed.action in (Action.DRAIN, Action.FILL) else "a study"
+        msg = f"{deed.who} may not {deed.action} {what}; {able} may"
         raise RightsError(msg)
 
 

@@ -132,6 +132,18 @@ class Desk:
             self._do(script.study, deed, self._entry(deed, named))
         log.info("acted", who=deed.who.uri, action=deed.action, study=named.study)
 
+    def drain(self, deed: Deed) -> tuple[str, ...]:
+        """Begin no further round of any study, or rounds again. Return the studies that are within a round, by digest.
+
+        What changes something is noted in the audit log. Raises `RightsError`.
+        """
+        undo = deed.action is Action.FILL
+        with self._noted(deed, ""):
+            require_role(deed)
+            if self._engine.draining is undo:
+                self._audit.note(self._entry(deed, _About()))
+            return self._engine.drain(undo=undo)
+
     # --- reading ----------------------------------------------------------------------------------------------------
     def status(self, wanted: str, who: Identity) -> StudyStatus:
         """Return the status of a study with its history. Raises `UnknownStudyError`."""

@@ -87,6 +87,12 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         """Leave a study that is over out of lists."""
         return self._act(request.study, self._deed(context, Action.ARCHIVE, request.reason))
 
+    @mapped
+    def Drain(self, request: operator_pb2.DrainRequest, context: grpc.ServicerContext) -> operator_pb2.DrainReply:
+        """Begin no further round of any study, or rounds again."""
+        action = Action.FILL if request.undo else Action.DRAIN
+        return operator_pb2.DrainReply(within=self._desk.drain(self._deed(context, action, request.reason)))
+
     @mapped_stream
     def GetResults(
         self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext

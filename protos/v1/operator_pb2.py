@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18protos/v1/operator.proto\x12\nfedward.v1\x1a\x16protos/v1/common.proto\"T\n\x12\x43reateStudyRequest\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\x12+\n\x06\x61uthor\x18\x1e \x01(\x0b\x32\x1b.fedward.v1.AuthorSignature\"+\n\nPollAnswer\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07verdict\x18\x02 \x01(\t\"C\n\tPollReply\x12\r\n\x05study\x18\x01 \x01(\t\x12\'\n\x07\x61nswers\x18\x02 \x03(\x0b\x32\x16.fedward.v1.PollAnswer\"!\n\x10\x43reateStudyReply\x12\r\n\x05study\x18\x01 \x01(\t\"-\n\x0cStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"2\n\x11\x41\x62ortStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"A\n\x12\x46orgiveSiloRequest\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0c\n\x04silo\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"#\n\x12GetAuditLogRequest\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\"\xb3\x01\n\nAuditEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\n\n\x02\x61t\x18\x02 \x01(\t\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\r\n\x05study\x18\x06 \x01(\t\x12\x0c\n\x04name\x18\x07 \x01(\t\x12\x0c\n\x04silo\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\x0f\n\x07outcome\x18\n \x01(\t\x12\x0b\n\x03why\x18\x0b \x01(\t\"h\n\tAuditPart\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.fedward.v1.AuditEntry\x12\x32\n\x0c\x63osignatures\x18\x02 \x03(\x0b\x32\x1c.fedward.v1.AuditCosignature\"\x0c\n\nStudyReply\"p\n\x12ListStudiesRequest\x12\x0e\n\x06states\x18\x01 \x03(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x10\n\x08\x61rchived\x18\x04 \x01(\x08\x12\x0c\n\x04most\x18\x05 \x01(\r\x12\r\n\x05\x61\x66ter\x18\x06 \x01(\t\"J\n\x10ListStudiesReply\x12(\n\x07studies\x18\x01 \x03(\x0b\x32\x17.fedward.v1.StudyStatus\x12\x0c\n\x04more\x18\x02 \x01(\r\"\xa0\x01\n\x0cMemberStatus\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0b\n\x03why\x18\x03 \x01(\t\x12\x11\n\tlast_seen\x18\x04 \x01(\x01\x12\x14\n\x0cslow_seconds\x18\x05 \x01(\x01\x12\x13\n\x0bslow_budget\x18\x06 \x01(\x01\x12\x15\n\rlost_attempts\x18\x07 \x01(\r\x12\x11\n\tset_aside\x18\x08 \x01(\x08\"o\n\tPhaseTime\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\"\n\x06tensor\x18\x04 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\"{\n\nUploadSize\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0c\n\x04silo\x18\x05 \x01(\t\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\"\x89\x03\n\x0bStudyStatus\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0b\n\x03why\x18\x04 \x01(\t\x12\r\n\x05round\x18\x05 \x01(\r\x12\x0e\n\x06rounds\x18\x06 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\r\x12\r\n\x05phase\x18\x08 \x01(\t\x12\"\n\x06tensor\x18\t \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x13\n\x0bwaiting_for\x18\n \x03(\t\x12)\n\x07members\x18\x0b \x03(\x0b\x32\x18.fedward.v1.MemberStatus\x12$\n\x05times\x18\x0c \x03(\x0b\x32\x15.fedward.v1.PhaseTime\x12\'\n\x07uploads\x18\r \x03(\x0b\x32\x16.fedward.v1.UploadSize\x12\r\n\x05owner\x18\x0e \x01(\t\x12\x10\n\x08revision\x18\x0f \x01(\r\x12\x10\n\x08\x61rchived\x18\x10 \x01(\x08\x12\r\n\x05since\x18\x11 \x01(\x01\x12\r\n\x05until\x18\x12 \x01(\x01\"a\n\x06\x46igure\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0b\n\x03low\x18\x04 \x01(\x01\x12\x0c\n\x04high\x18\x05 \x01(\x01\x42\x08\n\x06_value\"A\n\x0c\x41greedFigure\x12\"\n\x06\x66igure\x18\x01 \x01(\x0b\x32\x12.fedward.v1.Figure\x12\r\n\x05silos\x18\x02 \x01(\r\"[\n\x11SignedPublication\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0c\n\x04\x62lob\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x04 \x01(\x0c\"\x98\x01\n\x0bResultsPart\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06needed\x18\x03 \x01(\r\x12(\n\x06\x61greed\x18\x04 \x03(\x0b\x32\x18.fedward.v1.AgreedFigure\x12\x32\n\x0bpublication\x18\x05 \x01(\x0b\x32\x1d.fedward.v1.SignedPublication2\x8f\x07\n\x0fOperatorService\x12K\n\x0b\x43reateStudy\x12\x1e.fedward.v1.CreateStudyRequest\x1a\x1c.fedward.v1.CreateStudyReply\x12\x42\n\tPollStudy\x12\x1e.fedward.v1.CreateStudyRequest\x1a\x15.fedward.v1.PollReply\x12>\n\nStartStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12\x43\n\nAbortStudy\x12\x1d.fedward.v1.AbortStudyRequest\x1a\x16.fedward.v1.StudyReply\x12>\n\nPauseStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12?\n\x0bResumeStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12?\n\x0b\x44\x65leteStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12@\n\x0c\x41rchiveStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12\x45\n\x0b\x46orgiveSilo\x12\x1e.fedward.v1.ForgiveSiloRequest\x1a\x16.fedward.v1.StudyReply\x12\x43\n\x0eGetStudyStatus\x12\x18.fedward.v1.StudyRequest\x1a\x17.fedward.v1.StudyStatus\x12K\n\x0bListStudies\x12\x1e.fedward.v1.ListStudiesRequest\x1a\x1c.fedward.v1.ListStudiesReply\x12\x46\n\x0bGetAuditLog\x12\x1e.fedward.v1.GetAuditLogRequest\x1a\x15.fedward.v1.AuditPart0\x01\x12\x41\n\nGetResults\x12\x18.fedward.v1.StudyRequest\x1a\x17.fedward.v1.ResultsPart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18protos/v1/operator.proto\x12\nfedward.v1\x1a\x16protos/v1/common.proto\"T\n\x12\x43reateStudyRequest\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\x12+\n\x06\x61uthor\x18\x1e \x01(\x0b\x32\x1b.fedward.v1.AuthorSignature\"+\n\nPollAnswer\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07verdict\x18\x02 \x01(\t\"C\n\tPollReply\x12\r\n\x05study\x18\x01 \x01(\t\x12\'\n\x07\x61nswers\x18\x02 \x03(\x0b\x32\x16.fedward.v1.PollAnswer\"!\n\x10\x43reateStudyReply\x12\r\n\x05study\x18\x01 \x01(\t\"-\n\x0cStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"2\n\x11\x41\x62ortStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"A\n\x12\x46orgiveSiloRequest\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0c\n\x04silo\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\",\n\x0c\x44rainRequest\x12\x0c\n\x04undo\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1c\n\nDrainReply\x12\x0e\n\x06within\x18\x01 \x03(\t\"#\n\x12GetAuditLogRequest\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\"\xb3\x01\n\nAuditEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\n\n\x02\x61t\x18\x02 \x01(\t\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\r\n\x05study\x18\x06 \x01(\t\x12\x0c\n\x04name\x18\x07 \x01(\t\x12\x0c\n\x04silo\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\x0f\n\x07outcome\x18\n \x01(\t\x12\x0b\n\x03why\x18\x0b \x01(\t\"h\n\tAuditPart\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.fedward.v1.AuditEntry\x12\x32\n\x0c\x63osignatures\x18\x02 \x03(\x0b\x32\x1c.fedward.v1.AuditCosignature\"\x0c\n\nStudyReply\"p\n\x12ListStudiesRequest\x12\x0e\n\x06states\x18\x01 \x03(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x10\n\x08\x61rchived\x18\x04 \x01(\x08\x12\x0c\n\x04most\x18\x05 \x01(\r\x12\r\n\x05\x61\x66ter\x18\x06 \x01(\t\"J\n\x10ListStudiesReply\x12(\n\x07studies\x18\x01 \x03(\x0b\x32\x17.fedward.v1.StudyStatus\x12\x0c\n\x04more\x18\x02 \x01(\r\"\xa0\x01\n\x0cMemberStatus\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0b\n\x03why\x18\x03 \x01(\t\x12\x11\n\tlast_seen\x18\x04 \x01(\x01\x12\x14\n\x0cslow_seconds\x18\x05 \x01(\x01\x12\x13\n\x0bslow_budget\x18\x06 \x01(\x01\x12\x15\n\rlost_attempts\x18\x07 \x01(\r\x12\x11\n\tset_aside\x18\x08 \x01(\x08\"o\n\tPhaseTime\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\"\n\x06tensor\x18\x04 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\"{\n\nUploadSize\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0c\n\x04silo\x18\x05 \x01(\t\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\"\x89\x03\n\x0bStudyStatus\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0b\n\x03why\x18\x04 \x01(\t\x12\r\n\x05round\x18\x05 \x01(\r\x12\x0e\n\x06rounds\x18\x06 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\r\x12\r\n\x05phase\x18\x08 \x01(\t\x12\"\n\x06tensor\x18\t \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x13\n\x0bwaiting_for\x18\n \x03(\t\x12)\n\x07members\x18\x0b \x03(\x0b\x32\x18.fedward.v1.MemberStatus\x12$\n\x05times\x18\x0c \x03(\x0b\x32\x15.fedward.v1.PhaseTime\x12\'\n\x07uploads\x18\r \x03(\x0b\x32\x16.fedward.v1.UploadSize\x12\r\n\x05owner\x18\x0e \x01(\t\x12\x10\n\x08revision\x18\x0f \x01(\r\x12\x10\n\x08\x61rchived\x18\x10 \x01(\x08\x12\r\n\x05since\x18\x11 \x01(\x01\x12\r\n\x05until\x18\x12 \x01(\x01\"a\n\x06\x46igure\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x0e\n\x06metric\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0b\n\x03low\x18\x04 \x01(\x01\x12\x0c\n\x04high\x18\x05 \x01(\x01\x42\x08\n\x06_value\"A\n\x0c\x41greedFigure\x12\"\n\x06\x66igure\x18\x01 \x01(\x0b\x32\x12.fedward.v1.Figure\x12\r\n\x05silos\x18\x02 \x01(\r\"[\n\x11SignedPublication\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0c\n\x04\x62lob\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x04 \x01(\x0c\"\x98\x01\n\x0bResultsPart\x12\r\n\x05study\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06needed\x18\x03 \x01(\r\x12(\n\x06\x61greed\x18\x04 \x03(\x0b\x32\x18.fedward.v1.AgreedFigure\x12\x32\n\x0bpublication\x18\x05 \x01(\x0b\x32\x1d.fedward.v1.SignedPublication2\xca\x07\n\x0fOperatorService\x12K\n\x0b\x43reateStudy\x12\x1e.fedward.v1.CreateStudyRequest\x1a\x1c.fedward.v1.CreateStudyReply\x12\x42\n\tPollStudy\x12\x1e.fedward.v1.CreateStudyRequest\x1a\x15.fedward.v1.PollReply\x12>\n\nStartStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12\x43\n\nAbortStudy\x12\x1d.fedward.v1.AbortStudyRequest\x1a\x16.fedward.v1.StudyReply\x12>\n\nPauseStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12?\n\x0bResumeStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12?\n\x0b\x44\x65leteStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12@\n\x0c\x41rchiveStudy\x12\x18.fedward.v1.StudyRequest\x1a\x16.fedward.v1.StudyReply\x12\x45\n\x0b\x46orgiveSilo\x12\x1e.fedward.v1.ForgiveSiloRequest\x1a\x16.fedward.v1.StudyReply\x12\x39\n\x05\x44rain\x12\x18.fedward.v1.DrainRequest\x1a\x16.fedward.v1.DrainReply\x12\x43\n\x0eGetStudyStatus\x12\x18.fedward.v1.StudyRequest\x1a\x17.fedward.v1.StudyStatus\x12K\n\x0bListStudies\x12\x1e.fedward.v1.ListStudiesRequest\x1a\x1c.fedward.v1.ListStudiesReply\x12\x46\n\x0bGetAuditLog\x12\x1e.fedward.v1.GetAuditLogRequest\x1a\x15.fedward.v1.AuditPart0\x01\x12\x41\n\nGetResults\x12\x18.fedward.v1.StudyRequest\x1a\x17.fedward.v1.ResultsPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,34 +46,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ABORTSTUDYREQUEST']._serialized_end=396
   _globals['_FORGIVESILOREQUEST']._serialized_start=398
   _globals['_FORGIVESILOREQUEST']._serialized_end=463
-  _globals['_GETAUDITLOGREQUEST']._serialized_start=465
-  _globals['_GETAUDITLOGREQUEST']._serialized_end=500
-  _globals['_AUDITENTRY']._serialized_start=503
-  _globals['_AUDITENTRY']._serialized_end=682
-  _globals['_AUDITPART']._serialized_start=684
-  _globals['_AUDITPART']._serialized_end=788
-  _globals['_STUDYREPLY']._serialized_start=790
-  _globals['_STUDYREPLY']._serialized_end=802
-  _globals['_LISTSTUDIESREQUEST']._serialized_start=804
-  _globals['_LISTSTUDIESREQUEST']._serialized_end=916
-  _globals['_LISTSTUDIESREPLY']._serialized_start=918
-  _globals['_LISTSTUDIESREPLY']._serialized_end=992
-  _globals['_MEMBERSTATUS']._serialized_start=995
-  _globals['_MEMBERSTATUS']._serialized_end=1155
-  _globals['_PHASETIME']._serialized_start=1157
-  _globals['_PHASETIME']._serialized_end=1268
-  _globals['_UPLOADSIZE']._serialized_start=1270
-  _globals['_UPLOADSIZE']._serialized_end=1393
-  _globals['_STUDYSTATUS']._serialized_start=1396
-  _globals['_STUDYSTATUS']._serialized_end=1789
-  _globals['_FIGURE']._serialized_start=1791
-  _globals['_FIGURE']._serialized_end=1888
-  _globals['_AGREEDFIGURE']._serialized_start=1890
-  _globals['_AGREEDFIGURE']._serialized_end=1955
-  _globals['_SIGNEDPUBLICATION']._serialized_start=1957
-  _globals['_SIGNEDPUBLICATION']._serialized_end=2048
-  _globals['_RESULTSPART']._serialized_start=2051
-  _globals['_RESULTSPART']._serialized_end=2203
-  _globals['_OPERATORSERVICE']._serialized_start=2206
-  _globals['_OPERATORSERVICE']._serialized_end=3117
+  _globals['_DRAINREQUEST']._serialized_start=465
+  _globals['_DRAINREQUEST']._serialized_end=509
+  _globals['_DRAINREPLY']._serialized_start=511
+  _globals['_DRAINREPLY']._serialized_end=539
+  _globals['_GETAUDITLOGREQUEST']._serialized_start=541
+  _globals['_GETAUDITLOGREQUEST']._serialized_end=576
+  _globals['_AUDITENTRY']._serialized_start=579
+  _globals['_AUDITENTRY']._serialized_end=758
+  _globals['_AUDITPART']._serialized_start=760
+  _globals['_AUDITPART']._serialized_end=864
+  _globals['_STUDYREPLY']._serialized_start=866
+  _globals['_STUDYREPLY']._serialized_end=878
+  _globals['_LISTSTUDIESREQUEST']._serialized_start=880
+  _globals['_LISTSTUDIESREQUEST']._serialized_end=992
+  _globals['_LISTSTUDIESREPLY']._serialized_start=994
+  _globals['_LISTSTUDIESREPLY']._serialized_end=1068
+  _globals['_MEMBERSTATUS']._serialized_start=1071
+  _globals['_MEMBERSTATUS']._serialized_end=1231
+  _globals['_PHASETIME']._serialized_start=1233
+  _globals['_PHASETIME']._serialized_end=1344
+  _globals['_UPLOADSIZE']._serialized_start=1346
+  _globals['_UPLOADSIZE']._serialized_end=1469
+  _globals['_STUDYSTATUS']._serialized_start=1472
+  _globals['_STUDYSTATUS']._serialized_end=1865
+  _globals['_FIGURE']._serialized_start=1867
+  _globals['_FIGURE']._serialized_end=1964
+  _globals['_AGREEDFIGURE']._serialized_start=1966
+  _globals['_AGREEDFIGURE']._serialized_end=2031
+  _globals['_SIGNEDPUBLICATION']._serialized_start=2033
+  _globals['_SIGNEDPUBLICATION']._serialized_end=2124
+  _globals['_RESULTSPART']._serialized_start=2127
+  _globals['_RESULTSPART']._serialized_end=2279
+  _globals['_OPERATORSERVICE']._serialized_start=2282
+  _globals['_OPERATORSERVICE']._serialized_end=3252
 # @@protoc_insertion_point(module_scope)

@@ -63,6 +63,20 @@ class ForgiveSiloRequest(_message.Message):
     reason: str
     def __init__(self, study: _Optional[str] = ..., silo: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class DrainRequest(_message.Message):
+    __slots__ = ("undo", "reason")
+    UNDO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    undo: bool
+    reason: str
+    def __init__(self, undo: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DrainReply(_message.Message):
+    __slots__ = ("within",)
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
+    within: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, within: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class GetAuditLogRequest(_message.Message):
     __slots__ = ("first",)
     FIRST_FIELD_NUMBER: _ClassVar[int]

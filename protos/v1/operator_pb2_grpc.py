@@ -79,6 +79,11 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
                 _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/fedward.v1.OperatorService/Drain',
+                request_serializer=protos_dot_v1_dot_operator__pb2.DrainRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.DrainReply.FromString,
+                _registered_method=True)
         self.GetStudyStatus = channel.unary_unary(
                 '/fedward.v1.OperatorService/GetStudyStatus',
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
@@ -164,6 +169,14 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Drain(self, request, context):
+        """Begins no further round of any study until the coordinator is started again, or until it is undone. Again says which
+        studies are within a round now. For operators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStudyStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -237,6 +250,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ForgiveSilo,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.DrainRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.DrainReply.SerializeToString,
             ),
             'GetStudyStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStudyStatus,
@@ -502,6 +520,33 @@ class OperatorService:
             '/fedward.v1.OperatorService/ForgiveSilo',
             protos_dot_v1_dot_operator__pb2.ForgiveSiloRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/Drain',
+            protos_dot_v1_dot_operator__pb2.DrainRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.DrainReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -23,6 +23,8 @@ NAMES = {
     "fedward_coordinator_round": ("study",),
     "fedward_coordinator_sent_bytes": ("kind",),
     "fedward_coordinator_clock_turns": (),
+    "fedward_coordinator_active": (),
+    "fedward_coordinator_draining": (),
     "fedward_coordinator_short": (),
     "fedward_coordinator_shortages": ("lack",),
     "fedward_coordinator_silo_last_seen_seconds": ("silo",),

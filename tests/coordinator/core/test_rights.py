@@ -8,7 +8,7 @@ from coordinator.core.rights import AUDITORS, READERS, Action, Deed, RightsError
 from crypto.pki.identity import Identity, Role
 
 ADA, OPS = Identity(Role.AUTHOR, "ada"), Identity(Role.OPERATOR, "ops")
-ALLOWED = {Role.OPERATOR: set(Action), Role.AUTHOR: set(Action) - {Action.FORGIVE}}
+ALLOWED = {Role.OPERATOR: set(Action), Role.AUTHOR: set(Action) - {Action.FORGIVE, Action.DRAIN, Action.FILL}}
 
 
 @pytest.mark.parametrize("role", Role)
@@ -19,9 +19,10 @@ def test_a_role_says_what_its_holder_may_do_at_all(role, action):
         require_role(deed)
         require_right(deed, deed.who.uri)
         return
+    what = "the coordinator" if action in {Action.DRAIN, Action.FILL} else "a study"
     for check in (require_role, lambda refused: require_right(refused, refused.who.uri)):
         with pytest.raises(
-            RightsError, match=rf"^fedward://{role}/somebody may not {action} a study; an operator.* may$"
+            RightsError, match=rf"^fedward://{role}/somebody may not {action} {what}; an operator.* may$"
         ):
             check(deed)
 

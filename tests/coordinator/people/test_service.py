@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from crypto.authorship import author_message, sign_study
+from protos.steps import Task
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import load
 from support.people import create_request
@@ -159,3 +160,37 @@ def test_a_poll_asks_silos_and_burns_no_name(people, authority, scene):
     ]
     assert [one.outcome for one in entries if one.action == "poll" and one.study == study.digest] == ["done", "refused"]
     author.CreateStudy(request)
+
+
+def test_while_it_drains_a_round_ends_and_no_other_begins(people, scene):
+    """The offer that is open waits, and no time passes for it; what has begun goes on, and silos of others wait."""
+    calls = people["operator"].operator
+
+    def drain(*, undo=False):
+        reply = calls.Drain(operator_pb2.DrainRequest(undo=undo, reason="a new disk"), timeout=60)
+        return list(reply.within)
+
+    status = scene.play(lambda one: one.phase == "deal")
+    try:
+        assert drain() == [scene.study.digest]
+        status = scene.play(lambda one: one.round > status.round)
+        assert (status.phase, drain()) == ("offer", [])
+        for _ in range(2):
+            scene._jump()  # every limit would have passed
+            assert [silo.poll().task for silo in scene.silos.values()] == [Task.WAIT] * 3
+        again = scene.status()
+        there = (again.state, again.phase, again.round, again.attempt)
+        assert there == ("running", "offer", status.round, status.attempt)
+        assert "an operator drains the coordinator" in again.why
+        for role, said in (("author", "may not"), ("viewer", "may not"), ("approver", "is needed")):
+            with refused(Code.PERMISSION_DENIED, said):
+                people[role].operator.Drain(operator_pb2.DrainRequest(), timeout=60)
+        assert drain() == [], "who may not undo it has not"
+    finally:
+        drain(undo=True)
+    assert scene.play(lambda one: one.state == "finished").state == "finished"
+    parts = calls.GetAuditLog(operator_pb2.GetAuditLogRequest(first=0), timeout=60)
+    noted = [one for part in parts for one in part.entries if one.action in {"drain", "undo-drain"}]
+    mine = [(one.action, one.outcome, one.reason) for one in noted if one.outcome == "done"]
+    assert mine == [("drain", "done", "a new disk"), ("undo-drain", "done", "a new disk")], "again is no new action"
+    assert [one.who for one in noted if one.outcome == "refused"] == ["fedward://author/pat", "fedward://viewer/pat"]
