@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from crypto.pki.joining.renewal import Files
 from crypto.pki.known_keys import MEMORY_FILE
@@ -14,6 +14,18 @@ from policies.documents.document import Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 URL: Final = r"^https://[a-z0-9.-]+:\d+$"
+
+
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+Addresses = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")], ...],
+    Field(min_length=1, max_length=8),
+    BeforeValidator(_listed),
+]
+"""One address, or a list of some."""
 
 
 class Quotas(Closed):
@@ -89,7 +101,8 @@ class OperatorConfig(Closed):
 
     KIND: ClassVar[str] = file_kinds.OPERATOR
 
-    coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
+    coordinator: Addresses
+    """Address of the coordinator, or a list: its machines, of which one is active."""
     certificate: Path
     key: Path
     key_passphrase: Path | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -26,6 +26,8 @@ from protos.status import StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 DEADLINE_SECONDS = 30.0
+_REACH_SECONDS = 3.0
+"""How long one of several machines may take to make a connection."""
 
 
 class Operator:
@@ -34,12 +36,8 @@ class Operator:
     def __init__(self, config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None) -> None:
         """As `credential_of`."""
         credential = credential_of(config, tell)
-        self._address, self._credential = config.coordinator, credential
-        self._channel = grpc.secure_channel(
-            config.coordinator,
-            channel_credentials(credential),
-            options=[("grpc.max_receive_message_length", MAX_MESSAGE)],
-        )
+        self._credential = credential
+        self._address, self._channel = _channel(config.coordinator, credential)
         self._calls = operator_pb2_grpc.OperatorServiceStub(self._channel)
 
     @property
@@ -154,6 +152,27 @@ class Operator:
         except MessageError as error:
             msg = f"the coordinator's answer is malformed: {error}; update the older of the two"
             raise OperatorError(msg) from None
+
+
+def _channel(addresses: Sequence[str], credential: Credential) -> tuple[str, grpc.Channel]:
+    """Return the first of a coordinator's machines that is there, or else the last one, and the way to it.
+
+    One that stands by does not listen, and one that is frozen makes no connection.
+    """
+    for number, address in enumerate(addresses, 1):
+        channel = grpc.secure_channel(
+            address, channel_credentials(credential), options=[("grpc.max_receive_message_length", MAX_MESSAGE)]
+        )
+        if number == len(addresses):
+            return address, channel
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_REACH_SECONDS)
+        except grpc.FutureTimeoutError:
+            channel.close()
+        else:
+            return address, channel
+    msg = "a configuration names at least one address"
+    raise AssertionError(msg)
 
 
 def credential_of(

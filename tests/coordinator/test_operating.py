@@ -17,7 +17,7 @@ from support.studies import tiny_study
 
 def config(port, folder):
     files = {name: folder / f"{name}.pem" for name in ("certificate", "key", "authority")}
-    return OperatorConfig(coordinator=f"127.0.0.1:{port}", **files)
+    return OperatorConfig(coordinator=(f"127.0.0.1:{port}",), **files)
 
 
 @pytest.fixture

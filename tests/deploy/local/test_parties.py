@@ -34,9 +34,9 @@ def test_configurations_are_what_each_program_reads(place, tmp_path):
     configure_author(place, 4711)
     configure_silo(place, "north", port=4711, policy="the policy", data={"small": data}, threads=2)
     assert CoordinatorConfig.load(place.coordinator_file).port == 0
-    assert OperatorConfig.load(place.author_file).coordinator == "127.0.0.1:4711"
+    assert OperatorConfig.load(place.author_file).coordinator == ("127.0.0.1:4711",)
     config = AgentConfig.load(place.agent_file("north"))
-    assert (config.coordinator, config.threads, config.data) == ("127.0.0.1:4711", 2, {"small": data})
+    assert (config.coordinator, config.threads, config.data) == (("127.0.0.1:4711",), 2, {"small": data})
     assert config.policy.read_text() == "the policy"
     assert config.state == place.state("north")
 
