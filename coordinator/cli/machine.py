@@ -71,7 +71,7 @@ def restore(
     from coordinator.lease.turns import lease_of
     from coordinator.storage.alone import alone_in
     from coordinator.storage.closing import close_to_others
-    from coordinator.storage.copying import BackupError, put_back
+    from coordinator.storage.copying import CopyError, put_back
 
     settings = CoordinatorConfig.load(config)
     close_to_others(settings.data)
@@ -80,7 +80,7 @@ def restore(
         if not lease.attempt():
             row = lease.row()
             msg = f"a coordinator serves this database ({row.at if row else 'another'}); stop it first"
-            raise BackupError(msg)
+            raise CopyError(msg)
         try:
             studies = put_back(lease.database, file)
         finally:

@@ -36,15 +36,15 @@ _NUMBERED: Final = tuple(
 """Tables whose keys the database counts itself."""
 
 
-class BackupError(CoordinatorError):
+class CopyError(CoordinatorError):
     """The backup cannot be made or put back. The message says why."""
 
 
 def back_up(database: Database, target: Path) -> int:
-    """Write all that is stored into a new file; return the number of studies. Raises `BackupError`, OSError."""
+    """Write all that is stored into a new file; return the number of studies. Raises `CopyError`, OSError."""
     if target.exists():
         msg = f"{target} exists already; give another name"
-        raise BackupError(msg)
+        raise CopyError(msg)
     fresh = target.with_name(target.name + ".new")
     fresh.unlink(missing_ok=True)
     private_file(fresh)
@@ -67,11 +67,11 @@ def back_up(database: Database, target: Path) -> int:
 def put_back(database: Database, backup: Path) -> int:
     """Fill an empty database whose lease the caller has; return the number of studies.
 
-    The backup is not changed. Raises `BackupError` if anything is stored already, or if the file is no backup; OSError.
+    The backup is not changed. Raises `CopyError` if anything is stored already, or if the file is no backup; OSError.
     """
     if not backup.is_file():
         msg = f"there is no file {backup}"
-        raise BackupError(msg)
+        raise CopyError(msg)
     migrate(database)
     with tempfile.TemporaryDirectory(dir=backup.parent, prefix=".restoring-") as folder:
         copy = _opened(backup, Path(folder) / "copy.sqlite3")
@@ -87,7 +87,7 @@ def put_back(database: Database, backup: Path) -> int:
 
 
 def _opened(backup: Path, at: Path) -> Database:
-    """Open a copy of a backup, and bring it up to date. Raises `BackupError`."""
+    """Open a copy of a backup, and bring it up to date. Raises `CopyError`."""
     shutil.copyfile(backup, at)
     try:
         copy = Database(f"sqlite:///{at}")
@@ -96,7 +96,7 @@ def _opened(backup: Path, at: Path) -> Database:
         migrate(copy)
     except (StoreError, NoResultFound, ShortError) as error:
         msg = f"{backup} is no backup of a coordinator ({error}); give a file that `fedward-coordinator backup` wrote"
-        raise BackupError(msg) from None
+        raise CopyError(msg) from None
     return copy
 
 
@@ -107,7 +107,7 @@ def _require_empty(connection: Connection, name: str) -> None:
             f"{name} is not empty ({', '.join(filled)}); a backup is put back into a new database alone: give another"
             " `data` or `database` in coordinator.yaml"
         )
-        raise BackupError(msg)
+        raise CopyError(msg)
 
 
 def _require_current(connection: Connection, name: str) -> None:
@@ -118,7 +118,7 @@ def _require_current(connection: Connection, name: str) -> None:
             f"{name} lacks the tables {', '.join(missing)}: it is no database of this version; start this version's"
             " coordinator on it once, which brings it up to date"
         )
-        raise BackupError(msg)
+        raise CopyError(msg)
 
 
 def _mark(source: Connection, into: Connection) -> None:

@@ -148,7 +148,7 @@ def test_a_study_survives_the_death_of_its_coordinator_in_every_phase(tmp_path):
     assert set(killed) >= PHASES, killed
     assert len(killed) >= MET, killed
     assert max(gaps) < 30, "the takeover that is wanted, from the death on"
-    models = {(federation.state(silo) / f"model-3.safetensors").read_bytes() for silo in SILOS}
+    models = {(federation.state(silo) / "model-3.safetensors").read_bytes() for silo in SILOS}
     assert len(models) == 1
     for number in (0, 1):
         assert not [one for one in map(json.loads, (pair.homes[number] / "log.jsonl").open()) if "exception" in one]

@@ -1,3 +1,3 @@
 """The way to the coordinator: calls and their retries, which certificate it shows, which of its machines is active."""
 
-__all__ = ["client", "coordinator_watch", "epochs", "server_certificate"]
+__all__ = ["client", "coordinator_watch", "epochs"]

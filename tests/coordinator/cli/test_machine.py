@@ -10,7 +10,7 @@ from coordinator.cli.main import app
 from coordinator.config import CoordinatorConfig
 from coordinator.lease.turns import lease_of
 from coordinator.storage.alone import FolderBusyError, alone_in
-from coordinator.storage.copying import BackupError
+from coordinator.storage.copying import CopyError
 from coordinator.storage.migrating import migrate
 from coordinator.storage.store import Store
 from support.people import audit_entry
@@ -56,7 +56,7 @@ def test_nothing_is_put_back_under_a_coordinator_that_serves(tmp_path):
     url = f"sqlite:///{tmp_path / 'first' / 'data' / 'coordinator.sqlite3'}"
     spool = str(tmp_path / "first" / "data" / "spool")
     beside = configured(tmp_path / "beside", database=url, spool=spool)
-    with pytest.raises(BackupError, match=r"a coordinator serves this database \(.*, port 7443\); stop it first"):
+    with pytest.raises(CopyError, match=r"a coordinator serves this database \(.*, port 7443\); stop it first"):
         run("restore", tmp_path / "kept", "-c", beside)
     with alone_in(tmp_path / "first" / "data"), pytest.raises(FolderBusyError):
         run("restore", tmp_path / "kept", "-c", first)

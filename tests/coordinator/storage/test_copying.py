@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, text
 
 from coordinator.core.study import Script, create
 from coordinator.storage import tables
-from coordinator.storage.copying import BackupError, back_up, put_back
+from coordinator.storage.copying import CopyError, back_up, put_back
 from coordinator.storage.database import Database
 from coordinator.storage.store import Store
 from protos.messages import Tensor
@@ -97,13 +97,13 @@ def test_a_database_that_holds_anything_is_not_overwritten(database, empty, tmp_
     with empty.writing() as connection:
         connection.execute(insert(tables.told).values(study="s", silo="n"))
     before = content(empty)
-    with pytest.raises(BackupError, match=r"is not empty \(told\); a backup is put back into a new database alone"):
+    with pytest.raises(CopyError, match=r"is not empty \(told\); a backup is put back into a new database alone"):
         put_back(empty, tmp_path / "backup")
     assert content(empty) == before
     with empty.writing() as connection:
         connection.execute(text("DELETE FROM told"))
     Store(empty).audit.note(audit_entry())
-    with pytest.raises(BackupError, match=r"\(audit\)"):
+    with pytest.raises(CopyError, match=r"\(audit\)"):
         put_back(empty, tmp_path / "backup")
 
 
@@ -116,11 +116,11 @@ def test_another_file_is_refused_by_name_and_nothing_changes(empty, tmp_path, co
     else:
         file.write_bytes(content_)
     before = content(empty)
-    with pytest.raises(BackupError, match=f"{file} is no backup of a coordinator"):
+    with pytest.raises(CopyError, match=f"{file} is no backup of a coordinator"):
         put_back(empty, file)
     assert content(empty) == before
     assert not list(tmp_path.glob(".restoring-*"))
-    with pytest.raises(BackupError, match="there is no file"):
+    with pytest.raises(CopyError, match="there is no file"):
         put_back(empty, tmp_path / "absent")
 
 
@@ -135,7 +135,7 @@ def test_a_backup_that_fails_leaves_nothing_and_replaces_nothing(database, tmp_p
     assert not list(tmp_path.glob("backup*"))
     back_up(database, backup)
     kept = backup.read_bytes()
-    with pytest.raises(BackupError, match="exists already; give another name"):
+    with pytest.raises(CopyError, match="exists already; give another name"):
         back_up(database, backup)
     assert backup.read_bytes() == kept
 
@@ -143,7 +143,7 @@ def test_a_backup_that_fails_leaves_nothing_and_replaces_nothing(database, tmp_p
 def test_a_database_of_another_version_is_not_backed_up_in_part(database, tmp_path):
     with database.writing() as connection:
         connection.execute(text("DROP TABLE seen"))
-    with pytest.raises(BackupError, match=r"lacks the tables seen: .*start this version's coordinator on it once"):
+    with pytest.raises(CopyError, match=r"lacks the tables seen: .*start this version's coordinator on it once"):
         back_up(database, tmp_path / "backup")
     assert not list(tmp_path.glob("backup*"))
 
