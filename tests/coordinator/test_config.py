@@ -26,7 +26,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert config.data == tmp_path / "data"
     assert str(config.authority) == "/etc/authority.pem"
     operator = OperatorConfig.load(write(tmp_path, OPERATOR))
-    assert (operator.coordinator, operator.key) == ("hub.example:8443", tmp_path / "key.pem")
+    assert (operator.coordinator, operator.key) == (("hub.example:8443",), tmp_path / "key.pem")
 
 
 def test_the_memory_of_keys_lies_with_the_data_and_an_operator_s_beside_the_authority(tmp_path):
