@@ -76,9 +76,10 @@ def serve(config: CoordinatorConfig, lines: Diverted) -> None:
                 if lease.database.lost.is_set():
                     log.error("another coordinator has taken over; this one stands by from now on")
                 server.close()
-                server = None
                 if asked.is_set():
                     return
+                # Whatever a call of the former turn still does, it does with connections that have no lease any more.
+                server, lease = None, lease_of(config)
 
 
 def _activated(config: CoordinatorConfig, lease: Lease, lines: Diverted) -> Server:

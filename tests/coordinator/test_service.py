@@ -17,7 +17,9 @@ from structlog.testing import capture_logs
 
 from coordinator import service
 from coordinator.door.callers import certificate_of
+from coordinator.door.later import Later
 from coordinator.service import WorkReplies
+from coordinator.storage.database import LeaseLostError
 from coordinator.storage.shortage import DatabaseShortError
 from coordinator.storage.spool import SUM_FILE
 from crypto.errors import CertificateError
@@ -1364,3 +1366,70 @@ def test_shapes_and_rings_agree(scene):
             assert content_size(scene.study, number, Tensor(name)) == len(
                 first(scene).contribution(Place("a" * 64, number, 1), Tensor(name))
             )
+
+
+# --- the lease --------------------------------------------------------------------------------------------------------
+class Left:
+    """A service whose coordinator was replaced after so many looks at its lease."""
+
+    def __init__(self, looks):
+        self.looks, self.refusals = looks, self
+        self.ended = []
+
+    def require_lease(self):
+        self.looks -= 1
+        if self.looks < 0:
+            raise LeaseLostError
+
+    def end(self, context, error, call):
+        self.ended.append((type(error), call))
+        raise AssertionError
+
+    @service.mapped
+    def One(self, request, context):
+        return request
+
+    @service.mapped
+    def Waits(self, request, context):
+        return Later(None, "north", 1.0, lambda last: request if last else None)
+
+    @service.mapped_stream
+    def Many(self, request, context):
+        yield from request
+
+
+def test_no_answer_leaves_after_another_coordinator_has_taken_over():
+    here = Left(2)
+    assert (here.One("a", None), here.One("b", None)) == ("a", "b")
+    with pytest.raises(AssertionError):
+        here.One("c", None)
+    assert here.ended == [(LeaseLostError, "One")]
+
+    here = Left(1)
+    later = here.Waits("a", None)
+    assert (later.ask(False), here.looks) == (None, 1), "where nothing is said, nothing is looked at"
+    assert later.ask(True) == "a"
+    with pytest.raises(AssertionError):
+        later.ask(True)
+    assert here.ended == [(LeaseLostError, "Waits")]
+
+    here = Left(2)
+    stream = here.Many("abc", None)
+    assert (next(stream), next(stream)) == ("a", "b"), "each message of a stream is an answer"
+    with pytest.raises(AssertionError):
+        next(stream)
+    assert here.ended == [(LeaseLostError, "Many")]
+
+
+@pytest.mark.parametrize("asked", ["lost", "cannot be asked", "held"])
+def test_a_refusal_is_an_answer_too(asked):
+    def look():
+        if asked == "lost":
+            raise LeaseLostError
+        if asked == "cannot be asked":
+            raise DatabaseShortError(asked)
+
+    refusals = service.Refusals(None, None, None, None, look)
+    error = service.ResumeError("resume at 5")
+    found = refusals._unless_left_behind(error)
+    assert found is error if asked != "lost" else isinstance(found, LeaseLostError)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from coordinator.storage.spool import SUM_FILE, Spool, SpoolFullError
+from coordinator.storage.spool import SUM_FILE, Spool, SpoolError, SpoolFullError
 from protos.messages import MessageError, Place, require_name
 from support.contents import listed
 from support.databases import EPOCH
@@ -177,3 +177,61 @@ def test_another_fault_keeps_its_name(spool, monkeypatch):
     monkeypatch.setattr(type(partial), "open", fail)
     with pytest.raises(PermissionError):
         spool.append(partial, 0, b"abc")
+
+
+# --- another coordinator takes over -----------------------------------------------------------------------------------
+def test_who_takes_over_has_the_files_and_who_is_left_behind_has_none(tmp_path):
+    former = Spool(tmp_path / "spool", 3)
+    complete = fill(former, PLACE)
+    partial = former.partial(PLACE, "counts", "south")
+    former.append(partial, 0, b"abc")
+    later = Spool(tmp_path / "spool", 7)
+    assert later.complete(PLACE, "heads", "north").read_bytes() == b"abc"
+    assert later.length(later.partial(PLACE, "counts", "south")) == 3
+    assert not complete.exists()
+    with pytest.raises(ValueError, match="offset 3 is not the length 0"):
+        former.append(partial, 3, b"de")
+    former.clear(PLACE)
+    former.sweep([])
+    fill(former, NEXT, b"late")
+    assert later.complete(PLACE, "heads", "north").read_bytes() == b"abc"
+    assert not later.complete(NEXT, "heads", "north").exists()
+    again = Spool(tmp_path / "spool", 8)
+    assert again.complete(PLACE, "heads", "north").read_bytes() == b"abc", "of the last one, and not what was late"
+    assert not again.complete(NEXT, "heads", "north").exists()
+    assert [one.name for one in (tmp_path / "spool").iterdir()] == ["8"]
+
+
+def test_a_file_that_a_former_coordinator_has_open_is_not_the_one_that_grows(tmp_path):
+    former = Spool(tmp_path / "spool", 3)
+    partial = former.partial(PLACE, "counts", "south")
+    former.append(partial, 0, b"abc")
+    with partial.open("ab") as late:
+        later = Spool(tmp_path / "spool", 7)
+        mine = later.partial(PLACE, "counts", "south")
+        later.claim(mine)
+        later.append(mine, 3, b"de")
+        late.write(b"of the former")
+    assert mine.read_bytes() == b"abcde"
+    later.claim(mine)
+    with mine.open("rb") as same:
+        later.claim(mine)
+        assert os.fstat(same.fileno()).st_ino == mine.stat().st_ino, "once is enough"
+    later.claim(later.partial(PLACE, "heads", "north"))  # there is none
+
+
+def test_a_spool_of_an_earlier_version_or_of_no_coordinator_is_taken_over(tmp_path):
+    old = tmp_path / "spool" / STUDY / "1-1" / "heads"
+    old.mkdir(parents=True)
+    (old / "north.sealed").write_bytes(b"abc")
+    assert Spool(tmp_path / "spool", 7).complete(PLACE, "heads", "north").read_bytes() == b"abc"
+    assert Spool(tmp_path / "spool", 7).complete(PLACE, "heads", "north").read_bytes() == b"abc"
+    Spool(tmp_path / "new", 1)
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["1"]
+
+
+def test_a_spool_of_a_later_epoch_is_refused(tmp_path):
+    complete = fill(Spool(tmp_path / "spool", 10), PLACE)
+    with pytest.raises(SpoolError, match="was used under epoch 10, and the lease of the database has 9"):
+        Spool(tmp_path / "spool", 9)
+    assert complete.exists()
