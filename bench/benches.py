@@ -243,6 +243,12 @@ BENCHES: Final = (
         "minutes",
     ),
     Bench(
+        "takeover",
+        "bench.speed.takeover",
+        "How long nobody serves when one of two coordinators dies, freezes or stops",
+        "minutes",
+    ),
+    Bench(
         "round",
         "bench.speed.round",
         "Three rounds, two silos, 478,410 weights: what sealing costs beside training",
