@@ -40,7 +40,7 @@ from silo_agent.oversight.stamping import Stamping
 from silo_agent.oversight.telling import Telling
 from silo_agent.protocol.calls.client import AskedToStop, Client, Heartbeat
 from silo_agent.protocol.calls.coordinator_watch import CoordinatorWatch
-from silo_agent.protocol.calls.epochs import EPOCH_FILE, Epochs
+from silo_agent.protocol.calls.epochs import Epochs
 from silo_agent.protocol.ledgers.audit_log import AuditFollower
 from silo_agent.protocol.ledgers.known_studies import KnownStudies
 from silo_agent.protocol.ledgers.witnessing import Witness, Witnessing
@@ -94,7 +94,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         session,
         stop,
         lambda up: metrics.connected.set(float(up)),
-        epochs=Epochs(config.state / EPOCH_FILE),
+        epochs=Epochs(state.files.coordinator_epoch),
         proxy=config.proxy,
     )
 

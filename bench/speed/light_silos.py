@@ -33,7 +33,7 @@ from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Place, Tensor, UploadHeader, Work
 from protos.steps import STEPS, SUM, Note, Reply, Task
 from silo_agent.protocol.calls.client import AskedToStop, CallRefused, Client
-from silo_agent.protocol.calls.epochs import EPOCH_FILE, Epochs
+from silo_agent.protocol.calls.epochs import Epochs
 
 ENDS: Final = 200
 """Bytes of a note besides what it has for each silo: what it begins with, a word, a signature."""
@@ -55,7 +55,7 @@ class LightSilo(threading.Thread):
         # Offered once for a study, as agents do, so that a roster that stays the same is greeted once.
         self._member = Member(self.name, credential.certificate_pem, key, key * 37, credential.sign(key))
         self._client = Client(
-            [address], credential, self._session, stop, lambda _: None, epochs=Epochs(folder / EPOCH_FILE)
+            [address], credential, self._session, stop, lambda _: None, epochs=Epochs(folder / "epoch")
         )
         self._model = self._committed = ""
         self._round = 0

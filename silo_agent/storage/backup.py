@@ -146,6 +146,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callabl
         _require_newest(StateFolder(fresh), there)
         _keep_withdrawals(StateFolder(fresh), there, key)
         _keep_known_keys(StateFolder(fresh), there)
+        _keep_epoch(StateFolder(fresh), there)
         ended = _end_studies(fresh, day)
         _give_to_owner(fresh, state if state.exists() else state.parent)
         aside = None
@@ -223,6 +224,13 @@ def _keep_known_keys(fresh: StateFolder, there: StateFolder) -> None:
         return
     with contextlib.suppress(CertificateError):
         known_keys.add(fresh.known_keys, known_keys.read_memory(there.known_keys))
+
+
+def _keep_epoch(fresh: StateFolder, there: StateFolder) -> None:
+    """A coordinator that was replaced since the backup stays replaced. The longer number is the higher one."""
+    kept = [one.coordinator_epoch.read_bytes() for one in (fresh, there) if one.coordinator_epoch.exists()]
+    if kept:
+        write_whole(fresh.coordinator_epoch, max(kept, key=lambda text: (len(text), text)))
 
 
 def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:

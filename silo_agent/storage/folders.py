@@ -4,6 +4,7 @@
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
     known-keys.jsonl                       which keys other parties have (`crypto.pki.known_keys`)
+    coordinator-epoch                      the highest epoch of a coordinator's lease (`protocol.calls.epochs`)
     secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
@@ -243,6 +244,11 @@ class StateFolder:
     def session(self) -> Path:
         """The name of this agent's key store, sealed."""
         return self.path / "session.sealed"
+
+    @property
+    def coordinator_epoch(self) -> Path:
+        """The highest epoch of a coordinator's lease that this silo has met."""
+        return self.path / "coordinator-epoch"
 
     @property
     def known_keys(self) -> Path:

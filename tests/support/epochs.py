@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from silo_agent.protocol.calls.epochs import EPOCH_FILE, Epochs
+from silo_agent.protocol.calls.epochs import Epochs
 
 
 def fresh_epochs() -> Epochs:
     """The highest epoch of a new silo: none."""
-    return Epochs(Path(tempfile.mkdtemp(prefix="fedward-epochs-")) / EPOCH_FILE)
+    return Epochs(Path(tempfile.mkdtemp(prefix="fedward-epochs-")) / "epoch")

@@ -17,8 +17,8 @@ import grpc
 from common.durable import write_whole
 from protos.messages import EPOCH_KEY
 from silo_agent.errors import SiloError
+from silo_agent.storage.own_files import own_files
 
-EPOCH_FILE: Final = "coordinator-epoch"
 _AHEAD_SECONDS: Final = 86400.0
 """An epoch is the time at which a lease was taken. One that lies further ahead would lock all later ones out."""
 _NO_ANSWERS: Final = frozenset(
@@ -61,7 +61,10 @@ class Epochs:
         self.highest = int(text)
 
     def take(self, metadata: Any) -> None:
-        """Judge an answer by its metadata, and remember its epoch. Raises `StaleAnswerError`, OSError."""
+        """Judge an answer by its metadata, and remember its epoch.
+
+        Raises `StaleAnswerError`; `ShortageError` or OSError if it cannot be remembered.
+        """
         words = [str(value) for key, value in metadata or () if key == EPOCH_KEY]
         epoch = int(words[0]) if len(words) == 1 and words[0].isascii() and words[0].isdigit() else 0
         with self._lock:
@@ -74,7 +77,8 @@ class Epochs:
             if epoch > self._clock() + _AHEAD_SECONDS:
                 msg = f"a coordinator answers with epoch {epoch}, which lies in the future; set its clock, or this one"
                 raise StaleAnswerError(msg)
-            write_whole(self._path, str(epoch).encode())
+            with own_files():
+                write_whole(self._path, str(epoch).encode())
             self.highest = epoch
 
 

@@ -230,6 +230,22 @@ def test_the_keys_of_others_are_backed_up_and_none_is_forgotten(state, tmp_path)
     assert known(state) == "1"
 
 
+@pytest.mark.parametrize(
+    ("backed_up", "there", "after"),
+    [("7", "10", "10"), ("10", "7", "10"), (None, "7", "7"), ("7", None, "7"), (None, None, None)],
+)
+def test_a_coordinator_that_was_replaced_stays_so(state, tmp_path, backed_up, there, after):
+    path, file = tmp_path / "b.backup", StateFolder(state).coordinator_epoch
+    for word in (backed_up, there):
+        file.unlink(missing_ok=True)
+        if word is not None:
+            file.write_text(word)
+        if not path.exists():
+            make_backup(state, path, version="1.0", day=DAY)
+    put_back(path, state)
+    assert (file.read_text() if file.exists() else None) == after
+
+
 def test_a_backup_of_a_version_that_knew_no_keys_takes_none_away(made, state):
     known(state, "1")
     put_back(made, state)
