@@ -32,7 +32,7 @@ test: $(VENV)/.installed ## All that a change could commonly break; ten minutes.
 test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "(slow or hypothesis) and not campaign" --hypothesis-profile=random --durations=25
 
-campaign: $(VENV)/.installed ## The cases of slow tests that `make test-slow` leaves out: two of three where there are many.
+campaign: $(VENV)/.installed ## What `make test-slow` leaves out: two of three cases where there are many, and the longest stories.
 	$(BIN)/python -m pytest -n $(WORKERS) -m campaign
 
 every-state: $(VENV)/.installed ## All states of a sealed sum and of a round of four and five silos.

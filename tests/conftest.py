@@ -21,7 +21,7 @@ FEDERATIONS = ("tests/integration/", "tests/reliability/")
 """Tests that start processes of many parties: one after another, and first, since nothing takes longer."""
 INSTALLED = ("tests/integration/test_handbook.py", "tests/integration/test_upgrade.py", "tests/reliability/")
 """Of these the other worker takes care: they run mostly one program at a time."""
-MANY, ONE_OF = 6, 3
+MANY, ONE_OF = 4, 3
 MEMORY, ROOM = Path("/dev/shm"), 2 << 30  # noqa: S108  # pytest makes a folder of its own there
 
 settings.register_profile("fixed", deadline=None, derandomize=True)

@@ -159,6 +159,7 @@ def test_a_silo_that_was_away_for_rounds_comes_back_and_catches_up(tmp_path):
     assert len(charged(federation, "south")) == len(set(charged(federation, "south")))
 
 
+@pytest.mark.campaign
 def test_too_few_silos_make_a_study_wait_and_not_end(tmp_path):
     federation = build(tmp_path, min_silos=3, deadlines=LIMITS)
     with federation:

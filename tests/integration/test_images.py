@@ -57,6 +57,7 @@ def final_model(federation: Federation) -> SharedModel:
     return SharedModel.from_bytes(blobs.pop())
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_image_and_record_are_learned_together_from_public_data(tmp_path):
     # Everybody in each step: with half of them at twice this rate, two draws in a hundred diverged.

@@ -65,6 +65,7 @@ def entries(federation, silo, event):
     return [entry for line in lines if line[:1] == "{" and (entry := json.loads(line))["event"] == event]
 
 
+@pytest.mark.campaign
 def test_an_agent_behind_a_slow_link_with_stalls_and_cuts_finishes(tmp_path):
     """Each encoder update takes longer to send than the link holds. It goes on where it broke off."""
     encoder = {**study_document()["encoder"], "sealing": "ckks"}

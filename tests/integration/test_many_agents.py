@@ -84,6 +84,7 @@ def test_thirty_two_agents_finish_though_some_fall_and_one_is_slow(tmp_path):
     assert len(received) == len(set(received)), "and nothing sent twice"
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_sixty_six_agents_on_a_circle_finish_though_one_falls_and_another_goes(tmp_path):

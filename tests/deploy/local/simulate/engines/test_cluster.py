@@ -60,6 +60,7 @@ def test_a_whole_study_is_the_same_on_a_cluster_and_what_fails_is_told(tmp_path)
         each_seed(Dying(tmp_path, {1: 9}), study, SOURCE, (1,), engine=DaskCluster(1))
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_the_silos_of_a_seed_are_at_all_workers_and_begin_again_where_one_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "memory_folder", lambda: tmp_path)
