@@ -244,7 +244,7 @@ BENCHES: Final = (
     ),
     Bench(
         "takeover",
-        "bench.speed.takeover",
+        "bench.speed.scale.takeover",
         "How long nobody serves when one of two coordinators dies, freezes or stops",
         "minutes",
     ),

@@ -1,1 +1,1 @@
-"""What large hospitals and long simulations cost."""
+"""What large hospitals and long simulations cost, and a coordinator that two machines share."""
