@@ -5,27 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from crypto.pki.joining.renewal import Files
 from crypto.pki.known_keys import MEMORY_FILE
 from policies import file_kinds
-from policies.documents.document import Closed, read_document
+from policies.documents.document import Addresses, Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 URL: Final = r"^https://[a-z0-9.-]+:\d+$"
-
-
-def _listed(given: object) -> object:
-    return [given] if isinstance(given, str) else given
-
-
-Addresses = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")], ...],
-    Field(min_length=1, max_length=8),
-    BeforeValidator(_listed),
-]
-"""One address, or a list of some."""
 
 
 class Quotas(Closed):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from policies import file_kinds
-from policies.documents.document import Closed, DocumentError, read_document
+from policies.documents.document import Addresses, Closed, DocumentError, read_document
 from policies.documents.study import Name
 from silo_agent import dialects
 
@@ -88,7 +88,6 @@ class SqlSource(Closed):
 
 
 AUTHORITY: Final = r"^https://[a-z0-9.-]+:\d+$"
-ADDRESS: Final = r"^[^\s:]+:\d+$"
 PROXY: Final = r"^http://[^\s/:@]+:\d+$"
 _ENROLLED: Final = "fix its path; `fedward-silo enrol` makes it"
 _MADE_BY: Final = {
@@ -125,18 +124,12 @@ class Notify(Closed):
         return self
 
 
-def _listed(given: object) -> object:
-    return [given] if isinstance(given, str) else given
-
-
 class AgentConfig(Closed):
     """Configuration of one agent, which serves one data set."""
 
     KIND: ClassVar[str] = file_kinds.AGENT
 
-    coordinator: Annotated[
-        tuple[Annotated[str, Field(pattern=ADDRESS)], ...], Field(min_length=1, max_length=8), BeforeValidator(_listed)
-    ]
+    coordinator: Addresses
     """Address of the coordinator, or a list: its machines, of which one is active."""
     certificate: Path
     key: Path

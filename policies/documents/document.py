@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, NoReturn, TypeVar, cast, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from yaml.parser import ParserError
 from yaml.scanner import ScannerError
 
@@ -36,6 +36,20 @@ class DocumentError(PolicyError):
         self.path = str(path)
         self.faults = faults
         super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
+
+
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+ADDRESS: Final = r"^[^\s:]+:\d+$"
+"""A coordinator's address as host:port."""
+Addresses = Annotated[
+    tuple[Annotated[str, Field(pattern=ADDRESS)], ...],
+    Field(min_length=1, max_length=8),
+    BeforeValidator(_listed),
+]
+"""A coordinator's address, or a list: its machines, of which one is active."""
 
 
 class Closed(BaseModel):

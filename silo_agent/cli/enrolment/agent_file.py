@@ -7,7 +7,8 @@ from pathlib import Path
 
 from crypto.errors import EnrolmentError
 from crypto.pki.joining.enrol import Enrolled
-from silo_agent.config import ADDRESS, PROXY
+from policies.documents.document import ADDRESS
+from silo_agent.config import PROXY
 
 
 def checked(coordinator: str | None, proxy: str | None) -> str:
