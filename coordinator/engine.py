@@ -303,6 +303,11 @@ class Engine:
         with self._lock:
             return [brief(self._described(one)) for study, one in self._progress.items() if shown(study)]
 
+    def under_way(self) -> list[StudyStatus]:
+        """Return the status of the studies under way, and wait for nobody: states are values, whoever has the lock."""
+        live = [progress for progress in list(self._progress.values()) if progress.life in studies.LIVE]
+        return [describe(progress, self._seen, self._clock(), self._cut_off) for progress in live]
+
     def results(self, study: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
         with self._lock:

@@ -5,7 +5,10 @@ The label `study` is the beginning of a digest, as at a silo.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import platform
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from crypto.pki.joining.renewal import Times
 
@@ -17,6 +20,14 @@ class CoordinatorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.build = Gauge(
+            "fedward_coordinator_build_info",
+            "1 for the version of FedWard and of Python that runs.",
+            ["version", "python"],
+            registry=self.registry,
+        )
+        self.build.labels(version("fedward"), platform.python_version()).set(1)
         self.studies = Gauge("fedward_coordinator_studies", "Studies by state.", ["state"], registry=self.registry)
         self.info = Gauge(
             "fedward_coordinator_study_info",

@@ -34,6 +34,7 @@ from silo_agent.learning.personal.process import Job, wanted_round
 from silo_agent.learning.personal.starter import PersonalStarter
 from silo_agent.metrics import AgentMetrics
 from silo_agent.oversight.asking import Asking
+from silo_agent.oversight.asking_figures import AskingFigures
 from silo_agent.oversight.decisions import Decisions
 from silo_agent.oversight.polling import Answering, Polling
 from silo_agent.oversight.stamping import Stamping
@@ -86,7 +87,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     )
     told = Telling(state.files, config.notify, credential.identity.name)
     stop = _until_told()
-    http, http_thread = _serve_metrics(config, metrics)
+    http, http_thread = _serve_metrics(config, metrics, state)
     session = session_name(config.state, credential, entropy)
     client = Client(
         config.coordinator,
@@ -206,8 +207,9 @@ def _renew(
     threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 
 
-def _serve_metrics(config: AgentConfig, metrics: AgentMetrics) -> tuple[WSGIServer, threading.Thread]:
+def _serve_metrics(config: AgentConfig, metrics: AgentMetrics, state: State) -> tuple[WSGIServer, threading.Thread]:
     """Serve the metrics page. Raises OSError with host and port."""
+    metrics.registry.register(AskingFigures(state))
     try:
         return start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
     except OSError as error:

@@ -284,6 +284,7 @@ class Gate:
                     where=_where(fault),
                 )
                 self.ledger.note_fault(Fault(charged.study, charged.round, charged.attempt, release.tensor))
+                self._metrics.fault.set(1)
             finally:
                 self._metrics.compute_seconds.labels(release.tensor).observe(padded(study, monotonic() - began))
         return None
@@ -424,6 +425,7 @@ class Gate:
         metrics, limits = self._metrics, self.policy.limits
         metrics.epsilon_spent.set(self.ledger.spent())
         metrics.epsilon_left.set(self.ledger.left())
+        metrics.fault.set(self.ledger.fault is not None)
         shares = self.policy.split.model_dump()
         entries = [entry for entry in self.ledger.entries() if study in (None, entry.debit.study)]
         for part in summarise(self.ledger.genesis, entries).studies:

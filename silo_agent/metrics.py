@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import platform
+from importlib.metadata import version
 from time import monotonic
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from crypto.pki.joining.renewal import Times
 
@@ -17,6 +19,14 @@ class AgentMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.build = Gauge(
+            "fedward_silo_build_info",
+            "1 for the version of FedWard and of Python that runs.",
+            ["version", "python"],
+            registry=self.registry,
+        )
+        self.build.labels(version("fedward"), platform.python_version()).set(1)
         self.epsilon_spent = Gauge(
             "fedward_silo_epsilon_spent", "Epsilon spent on the data set over all studies.", registry=self.registry
         )
@@ -56,6 +66,11 @@ class AgentMetrics:
         self.short = Gauge(
             "fedward_silo_short",
             "1 while the agent waits because this machine cannot read or write the agent's own files now.",
+            registry=self.registry,
+        )
+        self.fault = Gauge(
+            "fedward_silo_fault",
+            "1 while a fault stands in the ledger that nobody has cleared: noise alone is sent, and no study begins.",
             registry=self.registry,
         )
         self.audit_broke = Gauge(

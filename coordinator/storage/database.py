@@ -24,6 +24,8 @@ from coordinator.storage import tables
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.shortage import DatabaseShortError, database_told
 
+SHORT: Final = "short"
+DAMAGED: Final = "damaged"
 _READS: Final = "fedward_reads"
 _SMALL_PAGES: Final = "page_size=1024"
 """Of a new database. An event is a row of a kilobyte in a transaction of its own, which writes each page that it
@@ -69,6 +71,9 @@ class Database:
         """The epoch of this process's lease; None without one."""
         self.lost = threading.Event()
         """Set once it is known that another coordinator has taken over."""
+        self.errors = {SHORT: 0, DAMAGED: 0}
+        """How often the database could not be used, by kind."""
+        self._counting = threading.Lock()
         try:
             at = _with_driver(make_url(url))
             self.kind = at.get_backend_name()
@@ -156,6 +161,8 @@ class Database:
             return
         # PostgreSQL ends the session of a coordinator that was frozen by an InternalError.
         passing = isinstance(error, (OperationalError, InternalError)) or context.is_disconnect
+        with self._counting:
+            self.errors[SHORT if passing else DAMAGED] += 1
         kind = DatabaseShortError if passing else StoreDamagedError
         raise kind(database_told(self.name, error)) from None
 

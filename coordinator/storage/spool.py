@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,11 @@ class Spool:
         self._root = _taken_over(root, epoch)
         self._own: set[Path] = set()
         """Partial uploads that nobody else can have open."""
+
+    @property
+    def used(self) -> int:
+        """Bytes of all its files. Files that go meanwhile count nothing. Raises OSError."""
+        return sum(_size(path) for path in self._root.rglob("*"))
 
     @property
     def free(self) -> int:
@@ -187,6 +193,14 @@ def _taken_over(root: Path, epoch: int) -> Path:
         if len(study.name) == _DIGEST_DIGITS:  # versions up to 0.6 knew no epochs
             study.rename(own / study.name)
     return own
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def _epoch(folder: Path) -> int:

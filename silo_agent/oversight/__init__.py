@@ -6,6 +6,7 @@ The room works on files and the ledger. It reads no record and no model.
 __all__ = [
     "approval",
     "asking",
+    "asking_figures",
     "audit",
     "decisions",
     "ledger_tables",

@@ -9,8 +9,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.telemetry.current import families as families_of_the_moment
 
 NAMES = {
+    "fedward_coordinator_build_info": ("version", "python"),
     "fedward_coordinator_attempts": ("outcome",),
     "fedward_coordinator_failed_handshakes": (),
     "fedward_coordinator_lost": ("phase",),
@@ -48,13 +50,17 @@ def test_a_running_server_exposes_them_all(server, scene):
     with urllib.request.urlopen(url, timeout=300) as reply:
         text = reply.read().decode()
     families = {f.name: f for f in text_string_to_metric_families(text) if not f.name.endswith("_created")}
-    assert set(families) == set(NAMES)
+    current = {one.name for one in families_of_the_moment()}
+    process = {name for name in families if name.startswith("process_")}
+    assert "process_resident_memory_bytes" in process
+    assert set(families) == set(NAMES) | current | process
     unseen = {name for name, family in families.items() if not family.samples}
     untroubled = {
         "fedward_coordinator_lost",
         "fedward_coordinator_refused_calls",
         "fedward_coordinator_closed_connections",
         "fedward_coordinator_shortages",
+        "fedward_coordinator_phase_left_seconds",
     }
     assert unseen <= untroubled, "every other metric is fed"
     labels = {value for family in families.values() for sample in family.samples for value in sample.labels.values()}

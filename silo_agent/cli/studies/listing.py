@@ -99,14 +99,15 @@ def _stands(one: OfferedStudy, said: Said) -> str:
 
 def _verdict(one: Offered, decided: Approval | None) -> str:
     """What becomes of a study that asked."""
-    from silo_agent.storage.offered import waiting
+    from silo_agent.oversight.asking_figures import verdict
 
-    if decided is not None and decided.data is None:
-        return "declined" if decided.declined else "its approval was taken back"
-    if waiting([one], ()) and decided is None:
+    found = verdict(one, decided)
+    if found == "declined":
+        return "declined" if decided is not None and decided.declined else "its approval was taken back"
+    if found == "waiting":
         return "waits for your decision"
-    if one.said:
-        return f"refused: {_labels(one.said)}"
+    if found in ("refused", "no_data"):
+        return f"refused: {_labels(one.said or ())}"
     return "not decided yet" if decided is None else f"may use {decided.data}"
 
 

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 
 from crypto.errors import CryptoError, EnrolmentError
 from crypto.pki.admission import Token
+from crypto.pki.authority.service.metrics import AuthorityMetrics
 from crypto.pki.reading import parse_certificate, parse_certificates
 
 if TYPE_CHECKING:
@@ -109,10 +110,12 @@ class Est:
             ("POST", "/timestamp"): self._timestamp,
             ("GET", "/healthz"): lambda _: EstReply(HTTPStatus.OK, b"ok\n"),
         }
+        self.metrics = AuthorityMetrics(path for _, path in self._routes)
 
     def __call__(self, environ: Environ, start: Start) -> Iterable[bytes]:
         """Answer one request (PEP 3333)."""
         reply = self._answer(environ)
+        self.metrics.answered(environ["PATH_INFO"], reply.status)
         length = ("Content-Length", str(len(reply.body)))
         start(f"{reply.status.value} {reply.status.phrase}", [("Content-Type", reply.kind), length, *reply.headers])
         return [reply.body]
@@ -169,6 +172,7 @@ class Est:
 
     def _certified(self, pem: bytes, environ: Environ) -> EstReply:
         certificate = parse_certificate(pem)
+        self.metrics.certified.inc()
         log.info(
             "certified",
             serial=f"{certificate.serial_number:x}",

@@ -74,9 +74,11 @@ class Service:
         Raises `EnrolmentError`, OSError.
         """
         require_permitted(authority.certificate, names)
+        est = Est(authority, stamps)
+        self.metrics = est.metrics
         self._server = Server(
             (host, port),
-            Est(authority, stamps),
+            est,
             numthreads=THREADS,
             max=THREADS,
             request_queue_size=WAITING,

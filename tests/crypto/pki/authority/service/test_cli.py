@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ def started(folder, *words):
 def test_it_serves_until_it_is_told_to_stop(online):
     stamping(online)
     online.publish(days=9)
-    process = started(online.issuing, "--host", "localhost", "--listen", "127.0.0.1:0")
+    process = started(online.issuing, "--host", "localhost", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
     try:
         said = json.loads(process.stderr.readline())
         assert (said["event"], said["authority"], said["timestamps"]) == ("serving", "Issuing of tests", True)
@@ -42,6 +44,13 @@ def test_it_serves_until_it_is_told_to_stop(online):
             "warning",
             True,
         )
+        with urllib.request.urlopen(f"http://127.0.0.1:{said['metrics_port']}/metrics", timeout=60) as page:
+            shown = page.read().decode()
+        ends = online.authority.certificate.not_valid_after_utc.timestamp()
+        assert re.search(r"^fedward_authority_concerns ([0-9.]+)$", shown, re.MULTILINE)[1] == "1.0"
+        told = re.search(r"^fedward_authority_certificate_expires_timestamp_seconds (\S+)$", shown, re.MULTILINE)
+        assert float(told[1]) == ends
+        assert 'fedward_authority_requests_total{path="/authority.pem",status="200"} 1.0' in shown
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "stopped"
@@ -53,6 +62,8 @@ def test_it_serves_until_it_is_told_to_stop(online):
     ("words", "why"),
     [
         (("--host", "localhost", "--listen", "8443"), "--listen is written address:port"),
+        (("--host", "localhost", "--metrics", "9445"), "--metrics is written address:port"),
+        (("--host", "localhost", "--listen", "127.0.0.1:0", "--metrics", "256.0.0.1:0"), "give another --metrics"),
         (("--host", "localhost", "--listen", "256.0.0.1:0"), "256.0.0.1:0 cannot be served"),
         (("--host", "other.example", "--listen", "127.0.0.1:0"), "for localhost, not for other.example"),
     ],
