@@ -164,6 +164,8 @@ class Engine:
         self._told = store.told()
         self._seen: dict[str, float] = store.seen()
         self._seen_stored = dict(self._seen)
+        for silo, at in self._seen.items():
+            self._metrics.last_seen.labels(silo).set(at)
         self._seen_next = 0.0
         self._cut_off: set[str] = set()
         """Silos whose certificates were revoked since they last called."""

@@ -140,6 +140,9 @@ class CoordinatorMetrics:
             registry=self.registry,
         )
 
+        for outcome in ("committed", "aborted"):  # an increase is seen only from a figure that was there before
+            self.attempts.labels(outcome)
+
     def tell_times(self, times: Times) -> None:
         """Show until when certificate and lists count."""
         self.certificate_ends.set(times.certificate.timestamp())

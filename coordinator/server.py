@@ -32,7 +32,7 @@ from coordinator.storage.closing import close_to_others
 from coordinator.storage.migrating import migrate
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
-from coordinator.telemetry.current import Current
+from coordinator.telemetry.current import CurrentFigures
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
 from crypto.pki.joining import renewal
@@ -130,7 +130,7 @@ class Server:
         self._add(OPERATORS, OperatorService(self.desk, refusals), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
-        self.metrics.registry.register(Current(self.engine.under_way, self.engine.now, spool, database.errors))
+        self.metrics.registry.register(CurrentFigures(self.engine.under_way, self.engine.now, spool, database.errors))
         self._http, self._http_thread = serve_metrics(config, self.metrics)
         self.metrics_port = int(self._http.server_port)
         self._stop, self._line = threading.Event(), StatusLine()

@@ -14,14 +14,14 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.describing import NO_DATA, SHORT
+from coordinator.describing import SHORT
 from coordinator.storage.spool import Spool
 from protos.status import StudyStatus
 
 _PREFIX: Final = "fedward_coordinator_"
 
 
-class Current(Collector):
+class CurrentFigures(Collector):
     """The figures of one coordinator while it is the active one."""
 
     def __init__(
@@ -40,14 +40,14 @@ class Current(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every family with the figures of this moment."""
-        waiting, elapsed, left, dataless, used, free, errors = families()
+        members, waiting, elapsed, left, used, free, errors = families()
         now = self._now()
         for one in self._studies():
             study = one.study[:SHORT]
-            states = {member.silo: member.state for member in one.members}
+            for member in one.members:
+                members.add_metric([study, member.silo, member.state.replace(" ", "_")], 1)
             for silo in one.waiting_for:
-                waiting.add_metric([study, silo, states.get(silo, "").replace(" ", "_")], 1)
-            dataless.add_metric([study], sum(state == NO_DATA for state in states.values()))
+                waiting.add_metric([study, silo], 1)
             if one.phase:
                 elapsed.add_metric([study, one.phase], max(0.0, now - one.since))
                 if one.until:
@@ -57,7 +57,7 @@ class Current(Collector):
             free.add_metric([], self._spool.free)
         for kind, count in self._errors.items():
             errors.add_metric([kind], count)
-        yield from (waiting, elapsed, left, dataless, used, free, errors)
+        yield from (members, waiting, elapsed, left, used, free, errors)
 
 
 def families() -> tuple[
@@ -72,9 +72,15 @@ def families() -> tuple[
     """The families, in the order of docs/metrics.md, empty."""
     return (
         GaugeMetricFamily(
-            f"{_PREFIX}waiting_for",
-            "1 for each silo that a study waits for now, with what is known of the silo, as in `study status`.",
+            f"{_PREFIX}member_state",
+            "1 for each silo of a study under way, with its state as in `study status`: active, invited, busy, no_data,"
+            " away, aside, lost, left.",
             labels=["study", "silo", "state"],
+        ),
+        GaugeMetricFamily(
+            f"{_PREFIX}waiting_for",
+            "1 for each silo that a study waits for now.",
+            labels=["study", "silo"],
         ),
         GaugeMetricFamily(
             f"{_PREFIX}phase_elapsed_seconds",
@@ -85,11 +91,6 @@ def families() -> tuple[
             f"{_PREFIX}phase_left_seconds",
             "Seconds until the current phase of a study waits no more; absent if nothing ends it.",
             labels=["study", "phase"],
-        ),
-        GaugeMetricFamily(
-            f"{_PREFIX}silos_without_data",
-            "Silos of a study that call, and have no data for it yet.",
-            labels=["study"],
         ),
         GaugeMetricFamily(f"{_PREFIX}spool_bytes", "Bytes of sealed uploads and sums in the spool."),
         GaugeMetricFamily(f"{_PREFIX}spool_free_bytes", "Bytes that are free on the spool's disk."),

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from coordinator.storage.database import Database, StoreDamagedError
 from coordinator.storage.shortage import DatabaseShortError
 from coordinator.storage.spool import Spool
-from coordinator.telemetry.current import Current, families
+from coordinator.telemetry.current import CurrentFigures, families
 from protos.status import MemberStatus, StudyStatus
 from support.databases import EPOCH
 
@@ -49,7 +49,7 @@ class Scraped:
         self.folder, self.studies, self.now, self.errors = folder / "spool", [], 130.0, {"short": 0, "damaged": 0}
         self.spool = Spool(self.folder, EPOCH)
         self.registry = CollectorRegistry()
-        self.registry.register(Current(lambda: self.studies, lambda: self.now, self.spool, self.errors))
+        self.registry.register(CurrentFigures(lambda: self.studies, lambda: self.now, self.spool, self.errors))
 
     def value(self, name, **labels):
         return self.registry.get_sample_value(f"fedward_coordinator_{name}", labels)
@@ -62,10 +62,9 @@ def scraped(tmp_path):
 
 def test_a_study_that_waits_says_for_whom_and_how_long(scraped):
     scraped.studies = [status()]
-    assert scraped.value("waiting_for", **LABEL, silo="south", state="no_data") == 1
-    assert scraped.value("waiting_for", **LABEL, silo="west", state="away") == 1
-    assert scraped.value("waiting_for", **LABEL, silo="north", state="active") is None
-    assert scraped.value("silos_without_data", **LABEL) == 1
+    assert [scraped.value("waiting_for", **LABEL, silo=silo) for silo in ("north", "south", "west")] == [None, 1, 1]
+    for silo, state in (("north", "active"), ("south", "no_data"), ("west", "away")):
+        assert scraped.value("member_state", **LABEL, silo=silo, state=state) == 1
     assert scraped.value("phase_elapsed_seconds", **LABEL, phase="gather") == 30
     assert scraped.value("phase_left_seconds", **LABEL, phase="gather") == 30
     scraped.now = 170.0
@@ -77,7 +76,7 @@ def test_what_nothing_ends_has_no_time_left_and_what_is_over_has_no_figures(scra
     assert scraped.value("phase_left_seconds", **LABEL, phase="gather") is None
     assert scraped.value("phase_elapsed_seconds", **LABEL, phase="gather") == 30
     scraped.studies = []
-    for name in ("waiting_for", "silos_without_data", "phase_elapsed_seconds"):
+    for name in ("waiting_for", "member_state", "phase_elapsed_seconds"):
         family = next(one for one in scraped.registry.collect() if one.name == f"fedward_coordinator_{name}")
         assert not family.samples
 
@@ -95,7 +94,7 @@ def test_the_spool_is_counted_and_what_cannot_be_read_takes_nothing_else_with_it
 
     monkeypatch.setattr("coordinator.storage.spool.shutil.disk_usage", away)
     assert scraped.value("spool_free_bytes") is None
-    assert scraped.value("silos_without_data", **LABEL) == 1
+    assert scraped.value("waiting_for", **LABEL, silo="west") == 1
 
 
 def test_the_databases_errors_are_counted_by_kind(scraped, tmp_path):
