@@ -10,7 +10,7 @@ from pydantic import Field
 from crypto.pki.joining.renewal import Files
 from crypto.pki.known_keys import MEMORY_FILE
 from policies import file_kinds
-from policies.documents.document import Addresses, Closed, read_document
+from policies.documents.document import COLLECTOR, Addresses, Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 URL: Final = r"^https://[a-z0-9.-]+:\d+$"
@@ -57,6 +57,8 @@ class CoordinatorConfig(Closed):
     """How long nobody may have renewed the lease of the database before a coordinator that stands by takes over."""
     spool: Path | None = None
     """Folder of sealed uploads, which all coordinators of one database share; if absent, `spool` in `data`."""
+    traces: Annotated[str, Field(pattern=COLLECTOR)] | None = None
+    """URL of an OpenTelemetry collector that takes OTLP over HTTP; absent for no traces (`protos.tracing`)."""
     threads: Annotated[int, Field(ge=4, le=1024)] = 256
     """Threads that answer silos. A silo that waits holds none. No certificate can hold more than `door.seats.CALLS`.
     Operators have threads of their own."""

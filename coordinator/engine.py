@@ -95,7 +95,7 @@ from protos.messages import (
     Work,
     note_slot,
 )
-from protos.status import StudyStatus
+from protos.status import PhaseTime, StudyStatus
 from protos.steps import Note, Task
 
 log = structlog.get_logger()
@@ -140,11 +140,14 @@ class Engine:
         *,
         revoked: Callable[[bytes], bool] = lambda _: False,
         summed: Callable[[Place, Tensor, tuple[str, ...]], object],
+        traced: Callable[[Place, Sequence[PhaseTime], str | None], object] = lambda *_: None,
     ) -> None:
         """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it.
 
-        `summed` stores which silos are in a sum, once enough of them have signed its list.
+        `summed` stores which silos are in a sum, once enough of them have signed its list. `traced` hears of phases
+        that have ended, and of the outcome of an attempt that is over.
         """
+        self._traced = traced
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
         self._revoked, self._summed = revoked, summed
         self._intake = Intake(store, spool, metrics)
@@ -615,7 +618,7 @@ class Engine:
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
         self._progress[after.script.study] = after
-        self._report(before, after, effects)
+        self._report(before, after, effects, times)
         for effect in effects:
             if not isinstance(effect, Persist):
                 self._perform(effect)
@@ -763,8 +766,10 @@ class Engine:
             self._cut_off.update(gone)
             self._apply(progress, Revoked(gone))
 
-    def _report(self, before: Progress, after: Progress, effects: list[Effect]) -> None:
+    def _report(self, before: Progress, after: Progress, effects: list[Effect], times: list[PhaseTime]) -> None:
         outcome = ended_attempt(before, after, effects)
+        if before.round is not None:
+            self._traced(before.round.place, times, outcome)
         if outcome is not None and before.round is not None:
             self._metrics.attempts.labels(outcome).inc()
             log.info("attempt over", **where(before.round.place), outcome=outcome)

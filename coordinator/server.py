@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
@@ -33,6 +34,7 @@ from coordinator.storage.migrating import migrate
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.telemetry.current import CurrentFigures
+from coordinator.telemetry.round_traces import RoundTraces
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
 from crypto.pki.joining import renewal
@@ -40,6 +42,7 @@ from crypto.pki.joining.renewal import Renewal, Times
 from crypto.pki.standing import CertificateStanding
 from crypto.pki.tls import server_credentials
 from protos.messages import MAX_MESSAGE
+from protos.tracing import Spans
 from protos.v1 import operator_pb2, silo_pb2
 
 log = structlog.get_logger()
@@ -97,7 +100,20 @@ class Server:
         spool = Spool(config.spool_folder, lease.epoch)
         migrate(database)
         store, checkpoints = Store(database), Checkpoints(database)
-        self.engine = Engine(store, spool, self.metrics, revoked=RevocationCheck(trust), summed=checkpoints.keep_summed)
+        self._spans = Spans(
+            config.traces,
+            "fedward-coordinator",
+            credential.identity.name,
+            lambda why: log.warning("no traces", why=why),
+        )
+        self.engine = Engine(
+            store,
+            spool,
+            self.metrics,
+            revoked=RevocationCheck(trust),
+            summed=checkpoints.keep_summed,
+            traced=RoundTraces(self._spans, time.time).ended,
+        )
         pool = ThreadPoolExecutor(config.threads, "call")
         self._server = grpc.server(
             pool,
@@ -189,6 +205,7 @@ class Server:
         self._server.stop(grace=5.0).wait()
         self._guard.close()
         self._operators.shutdown()
+        self._spans.close()
         self._http.shutdown()
         self._http.server_close()
         self._http_thread.join()

@@ -32,6 +32,7 @@ from policies.refusals import Reason, Refused
 from protos.bounds import sentence
 from protos.messages import Answer, Confirm, MessageError, Place, Tensor, Work
 from protos.steps import Task
+from protos.tracing import NO_SPANS, Spans
 from silo_agent.core import turns
 from silo_agent.core.bonds import SurvivorsError
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
@@ -112,6 +113,7 @@ class Agent:
         sessions: Callable[[str], Session],
         personal: Callable[[Study, int], object],
         asking: Asking,
+        spans: Spans = NO_SPANS,
         require_data: Callable[[Study], object] = lambda _: None,
         decided: Callable[[], object] = lambda: None,
         entropy: Entropy,
@@ -122,12 +124,13 @@ class Agent:
 
         `require_data` raises `UnknownDataError` if a study's data are not there, or if nobody lets it use any.
         `asking` keeps a study's text for people, before anything is decided about it, and what was decided then.
+        `spans` takes how long each task lasted.
         `decided` writes what people decided since into the ledger.
         `wait` lets so many seconds pass, or raises `AskedToStop`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
-        self._personal, self._wait = personal, wait
+        self._personal, self._wait, self._spans = personal, wait, spans
         self._require_data, self._asking, self._decided = require_data, asking, decided
         self._asked = 0.0
         """When the current work was handed out, by a clock that nobody can set."""
@@ -188,7 +191,7 @@ class Agent:
         if place is None:
             return
         self._asked = time.monotonic()
-        with self._metrics.task_seconds.labels(work.task).time():
+        with self._metrics.task_seconds.labels(work.task).time(), self._spans.during(place, work.task, work.tensor):
             try:
                 self._do(work, place)
                 self._refused = None

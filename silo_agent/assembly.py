@@ -21,6 +21,7 @@ from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
 from policies.errors import LedgerError
 from policies.refusals import Refused
+from protos.tracing import Spans
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig
 from silo_agent.data.sources.data_set import DataSet
@@ -72,6 +73,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential = config.credential(keeps=True)
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = AgentMetrics(), SystemEntropy()
+    spans = _spans(config, credential)
     state, secret = open_state(config.state, credential, entropy)
     _upgrade(config, state)
     gate = Gate(
@@ -85,7 +87,6 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     decisions = Decisions(
         gate.ledger, state.files, credential, secret, lambda study: state.canonical(study) is not None
     )
-    told = Telling(state.files, config.notify, credential.identity.name)
     stop = _until_told()
     http, http_thread = _serve_metrics(config, metrics, state)
     session = session_name(config.state, credential, entropy)
@@ -133,7 +134,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         ),
         personal=apart.want,
         require_data=lambda study: _source(config, study, state, decisions, gate.policy),
-        asking=Asking(state, credential.trust, told.look),
+        asking=Asking(state, credential.trust, Telling(state.files, config.notify, credential.identity.name).look),
+        spans=spans,
         decided=lambda: _note(decisions, gate.policy),
         entropy=entropy,
         session=session,
@@ -146,8 +148,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     Polling(
         client, Answering(state.files, credential.trust, credential.identity.name), lambda: gate.policy, stop
     ).start()
-    following = AuditFollower(client, state.files.audit_log, metrics)
-    Heartbeat(client, HEARTBEAT_SECONDS, stop, following.look).start()
+    Heartbeat(client, HEARTBEAT_SECONDS, stop, AuditFollower(client, state.files.audit_log, metrics).look).start()
     witnessing.start()
     retaining.start()
     _renew(config, credential, client, metrics, stop)
@@ -165,10 +166,15 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         witnessing.join()
         retaining.join()
         client.close()
+        spans.close()
         gate.close()
         state.close()
         _close_metrics(http, http_thread)
     return agent.finished
+
+
+def _spans(config: AgentConfig, credential: Credential) -> Spans:
+    return Spans(config.traces, "fedward-silo", credential.identity.name, lambda why: log.warning("no traces", why=why))
 
 
 def _until_told() -> threading.Event:

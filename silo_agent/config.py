@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from policies import file_kinds
-from policies.documents.document import Addresses, Closed, DocumentError, read_document
+from policies.documents.document import COLLECTOR, Addresses, Closed, DocumentError, read_document
 from policies.documents.study import Name
 from silo_agent import dialects
 
@@ -153,6 +153,8 @@ class AgentConfig(Closed):
     """The hospital's proxy, such as http://proxy.example.org:3128, if the coordinator is only reached through one."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    traces: Annotated[str, Field(pattern=COLLECTOR)] | None = None
+    """URL of the hospital's own OpenTelemetry collector, which takes OTLP over HTTP; absent for no traces."""
     notify: Notify | None = None
     """How the officer is told that a study waits; absent, nobody is told."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections import defaultdict
 
 # One thread for each process: two workers have two cores, and threads that spin until a descheduled one arrives at
@@ -22,6 +23,8 @@ FEDERATIONS = ("tests/integration/", "tests/reliability/")
 INSTALLED = ("tests/integration/test_handbook.py", "tests/integration/test_upgrade.py", "tests/reliability/")
 """Of these the other worker takes care: they run mostly one program at a time."""
 MANY, ONE_OF = 4, 3
+UNTIL = "FEDWARD_TESTS_UNTIL"
+"""The variable that says when no further test begins, in seconds since the epoch (`.ci/run`)."""
 MEMORY, ROOM = Path("/dev/shm"), 2 << 30  # noqa: S108  # pytest makes a folder of its own there
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -47,6 +50,11 @@ def pytest_configure() -> None:
     usable = MEMORY.is_dir() and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
     if usable and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_runtest_setup() -> None:
+    if time.time() > float(os.environ.get(UNTIL, "inf")):
+        pytest.skip("no time is left on this machine; `make test-slow` runs it")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:

@@ -50,6 +50,8 @@ Addresses = Annotated[
     BeforeValidator(_listed),
 ]
 """A coordinator's address, or a list: its machines, of which one is active."""
+COLLECTOR: Final = r"^https?://[^\s/@?#]+$"
+"""A collector of OpenTelemetry, as http://host:4318."""
 
 
 class Closed(BaseModel):
