@@ -52,6 +52,8 @@ lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m policies.documents.schema --check
 	$(BIN)/python -m policies.documents.table --check
+	$(BIN)/python -m deploy.monitoring --check
+	$(BIN)/python -m deploy.manual --check
 
 proto: $(VENV)/.installed ## Generate the wire's Python code.
 	$(BIN)/python -m protos.generate

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Final
 
 from common.os_errors import explained
+from common.output_format import without_old_words
 
 INTERRUPTED: Final = 130
 """Exit code of a program that Ctrl-C has ended, as of a shell."""
@@ -43,6 +44,9 @@ def run(
 
     So is a package that is not installed, if `fix` says what to do about it.
     """
+    sys.argv[1:], old = without_old_words(sys.argv[1:])
+    if old:
+        sys.stderr.write(f"{program}: --json is called --format json from version 0.7 on; change your scripts\n")
     try:
         _end_quietly(commands)
     except errors as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.options import DEFAULT, JsonOption, OperatorOption, connected, console
+from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
 
 if TYPE_CHECKING:
     from protos.audit import AuditEntry
@@ -20,10 +20,10 @@ FirstOption = Annotated[int, typer.Option("--from", min=0, help="Number of the f
 
 
 @audit_app.command()
-def show(operator: OperatorOption = DEFAULT, first: FirstOption = 0, *, as_json: JsonOption = False) -> None:
+def show(operator: OperatorOption = DEFAULT, first: FirstOption = 0, *, form: FormatOption = TABLE) -> None:
     """Print who did what to which study, when and why, and what was refused."""
     found = connected(operator).audit(first)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps([asdict(entry) for entry in found.entries], indent=1))
         return
     terminal = console()
@@ -64,6 +64,7 @@ def verify(
     authority: Annotated[
         Path | None, typer.Option(help="With --file: the consortium's authority.pem, to check who signed.")
     ] = None,
+    form: FormatOption = TABLE,
 ) -> None:
     """Check that the log is one chain, and that it still has what each silo signed. Exit code 1 if not."""
     from coordinator.audit_copy import read, verdict
@@ -77,7 +78,10 @@ def verify(
     else:
         found, trusted = read(file), authority
     told = verdict(found, Trust(trusted.read_bytes()))
-    typer.echo("\n".join(told.lines))
+    if form is JSON:
+        typer.echo(json.dumps({"holds": told.lines, "faults": told.faults}, indent=1))
+    else:
+        typer.echo("\n".join(told.lines))
+        typer.echo("\n".join(told.faults), err=True, nl=bool(told.faults))
     if told.faults:
-        typer.echo("\n".join(told.faults), err=True)
         raise typer.Exit(1)

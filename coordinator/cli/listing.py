@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from coordinator.cli.options import DEFAULT, JsonOption, OperatorOption, connected, console
+from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
 from coordinator.core.filtering import StudyFilter
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ def list_studies(
     archived: Annotated[bool, typer.Option("--archived", help="Archived ones, too.")] = False,
     most: Annotated[int, typer.Option(min=1, max=1000, help="Studies on a page.")] = _SCREEN,
     after: Annotated[str, typer.Option(metavar="DIGEST", help="Of the last study on the page before.")] = "",
-    as_json: JsonOption = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """List studies in the order of their creation, one line for each, in pages."""
     wanted = StudyFilter(frozenset(state or ()), name, owner, archived, most, after)
     found, more = connected(operator).page(wanted)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps({"studies": [asdict(one) for one in found], "more": more}, indent=1))
         return
     if not found:
@@ -76,7 +76,7 @@ def watch(
     operator: OperatorOption = DEFAULT,
     *,
     seconds: Annotated[float, typer.Option(min=0.2, max=3600, help="Between two looks.")] = 1.0,
-    as_json: JsonOption = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Show a study as it goes on, until it is over: a line on a terminal, else a line for each change."""
     client = connected(operator)
@@ -84,8 +84,8 @@ def watch(
     follow(
         lambda: client.status(digest),
         seconds,
-        json_lines=as_json,
-        live=sys.stdout.isatty() and not as_json,
+        json_lines=form is JSON,
+        live=sys.stdout.isatty() and form is TABLE,
         wait=time.sleep,
     )
 

@@ -132,7 +132,7 @@ def report(
         Path | None, typer.Option(help="New folder for the report; by default the study's name and -report, here.")
     ] = None,
     forecast: Annotated[
-        Path | None, typer.Option(help="What `fedward-silo plan STUDY.yaml --json` printed before the study.")
+        Path | None, typer.Option(help="What `fedward-silo plan STUDY.yaml --format json` printed before the study.")
     ] = None,
 ) -> None:
     """Write a report of a finished study for a board, as HTML and PDF, from what the study publishes."""

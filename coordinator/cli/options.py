@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from common.output_format import OutputFormat
 from coordinator.config import OperatorConfig
 from coordinator.errors import CoordinatorError
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="For people, or for programs.")]
+TABLE, JSON = OutputFormat.TABLE, OutputFormat.JSON
 ReasonOption = Annotated[
     str, typer.Option(help="Why, for the audit log. Needed for a study that is not your own, by your certificate.")
 ]

@@ -16,7 +16,9 @@ from common.figure_words import told
 from coordinator.cli import listing, validating
 from coordinator.cli.options import (
     DEFAULT,
-    JsonOption,
+    JSON,
+    TABLE,
+    FormatOption,
     OperatorOption,
     ReasonOption,
     confirm,
@@ -132,11 +134,11 @@ def results(
     study: StudyArgument,
     operator: OperatorOption = DEFAULT,
     *,
-    as_json: JsonOption = False,
+    form: FormatOption = TABLE,
 ) -> None:
-    """Show the figures of a finished study on which enough silos agree, and who signed. --json adds the proofs."""
+    """Show the figures of a finished study on which enough silos agree, and who signed. JSON has the proofs, too."""
     found = connected(operator).results(study)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps(asdict(found), default=_plain, indent=1))
         return
     console().print(_figures(found))
@@ -147,12 +149,12 @@ def status(
     study: Annotated[str | None, typer.Argument(help="Name or digest of a study; all studies if absent.")] = None,
     operator: OperatorOption = DEFAULT,
     *,
-    as_json: JsonOption = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Show the state of studies and whom they wait for."""
     client = connected(operator)
     found = client.statuses() if study is None else [client.status(study)]
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1))
         return
     terminal = console()

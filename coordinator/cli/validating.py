@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from coordinator.cli.options import DEFAULT, JsonOption, OperatorOption, connected, console, signed_by
+from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console, signed_by
 from policies.documents.study import load_study, require_bounds
 from protos.messages import ALLOWED, PERSON, REFUSED, SILENT
 
@@ -34,7 +34,7 @@ def validate(
     *,
     local: Annotated[bool, typer.Option("--local", help="Look at the file alone, and ask no silo.")] = False,
     seconds: Annotated[float, typer.Option(min=0, max=600, help="How long to wait for silos.")] = 45.0,
-    as_json: JsonOption = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Check a study, and ask its silos whether they would take part, before it has a name at the coordinator.
 
@@ -45,13 +45,13 @@ def validate(
     require_bounds(text)
     if local:
         typer.echo(
-            json.dumps({"study": text.digest, "answers": {}}) if as_json else f"{text.name} {text.digest} is whole"
+            json.dumps({"study": text.digest, "answers": {}}) if form is JSON else f"{text.name} {text.digest} is whole"
         )
         return
     client = connected(operator)
     signed = signed_by(client, study, text)
     answers = asked(lambda: client.poll(text.canonical(), signed), seconds, time.monotonic, time.sleep)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps({"study": text.digest, "answers": answers}, indent=1))
     else:
         table = Table("silo", "answer", "", title=f"{text.name} {text.digest[:12]} is whole", title_justify="left")

@@ -106,7 +106,9 @@ def evaluations(federation: Federation, data: Path) -> dict[str, dict[str, Any]]
     """Each silo's models on a labelled public file, by the agent's own command."""
     digest = federation.study.digest
     return {
-        silo: _json("fedward-silo", "evaluate", digest, str(data), "--json", "-c", str(federation.config(silo)))
+        silo: _json(
+            "fedward-silo", "evaluate", digest, str(data), "--format", "json", "-c", str(federation.config(silo))
+        )
         for silo in federation.data
     }
 

@@ -28,6 +28,6 @@ def budgets(federation: Federation) -> tuple[SpentBudget, ...]:
 
 
 def _budget(federation: Federation, silo: str) -> SpentBudget:
-    ledger = json.loads(run("fedward-silo", "ledger", "show", "--json", "-c", federation.config(silo)))
+    ledger = json.loads(run("fedward-silo", "ledger", "show", "--format", "json", "-c", federation.config(silo)))
     spent = math.inf if ledger["spent"] == UNBOUNDED else float(ledger["spent"])
     return SpentBudget(silo, spent, ledger["budget"], ledger["delta"])

@@ -30,7 +30,7 @@ class ForecastFileError(PolicyError):
 
 def read_forecast(path: Path, study: Study) -> Mapping[str, Any]:
     """The forecast in a file of `fedward-silo plan STUDY --json`. Raises `ForecastFileError`."""
-    fix = f"write it anew: fedward-silo plan STUDY.yaml --json > {path.name}"
+    fix = f"write it anew: fedward-silo plan STUDY.yaml --format json > {path.name}"
     try:
         document = json.loads(path.read_bytes())
         digest, forecast = document["digest"], document["forecast"]

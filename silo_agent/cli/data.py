@@ -17,7 +17,7 @@ import typer
 from policies.documents.study import load_study
 from policies.file_fit import check_file
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, counting, on_terminal, waiting
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, counting, on_terminal, waiting
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
 from silo_agent.storage.approvals import looked_at
@@ -40,7 +40,7 @@ def data_check(
     *,
     data: Annotated[str | None, typer.Option(help="Name of the data in agent.yaml, if the study has none yet.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Most faults that are listed; all are counted.")] = 20,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
@@ -79,7 +79,7 @@ def data_check(
         )
         raise StateError(msg) from None
     shown = str(path) if isinstance(path, Path) else path.name
-    if as_json:
+    if form is JSON:
         document = {"study": study.digest, "file": shown, **_document(reading)}
         typer.echo(json.dumps(document, indent=1))
     else:

@@ -106,7 +106,7 @@ def _lines(evaluation: ModelEvaluation) -> Table:
 
 def _curve(model: str, points: Sequence[CalibrationPoint]) -> Table:
     """The calibration curve of one model, all domains together."""
-    title = f"Of patients with like risks by {model}, how many had the outcome (by domain: --json)"
+    title = f"Of patients with like risks by {model}, how many had the outcome (by domain: --format json)"
     table = Table("patients", "predicted", "happened", title=title)
     for one in points:
         happened = f"{one.observed:.3f} ({one.low:.3f} to {one.high:.3f})"

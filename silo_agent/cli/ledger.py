@@ -7,6 +7,7 @@ word `unbounded` there and in the table. `policies.ledger.exports` and `statemen
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from common import durable
+from common.output_format import OutputFormat
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import ExportError, LedgerRolledBackError
@@ -37,7 +39,16 @@ from policies.ledger.exports import (
 )
 from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import SpentPart, summarise
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, ReplacesOption, print_whole, waiting
+from silo_agent.cli.options import (
+    DEFAULT,
+    JSON,
+    TABLE,
+    ConfigOption,
+    FormatOption,
+    ReplacesOption,
+    print_whole,
+    waiting,
+)
 from silo_agent.config import AgentConfig
 from silo_agent.oversight.ledger_tables import by_entry, by_part, shown
 from silo_agent.storage.folders import StateFolder
@@ -92,14 +103,14 @@ def ledger_show(
     config: ConfigOption = DEFAULT,
     *,
     by: Annotated[By, typer.Option(help="One line for each entry, study or tensor.")] = By.ENTRY,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Show every entry, what is spent and what is left. A ledger that lost entries is refused, as by `verify`."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
     _, genesis, entries = _whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
     spent, names = _spent(genesis, entries), begun_names(StateFolder(settings.state))
-    if as_json:
+    if form is JSON:
         history = {**_history(genesis, entries, spent, budget), "study_names": names}
         typer.echo(json.dumps(history, indent=1, allow_nan=False))
         return
@@ -128,13 +139,14 @@ def ledger_verify(
         Path | None,
         typer.Option(help="Revocation lists, archived ones too; by default crls.pem beside the authority's file."),
     ] = None,
+    form: FormatOption = TABLE,
 ) -> None:
     """Check the chain of hashes from the first entry to the last, and that all cosigned and stamped heads are in it."""
     if export is not None:
         if authority is None:
             msg = "checking an export needs the consortium's certificate; give it with --authority authority.pem"
             raise ExportError(msg)
-        _verify_export(export, authority, signature, lists)
+        _say(_verified_export(export, authority, signature, lists), form)
         return
     settings = AgentConfig.load(config)
     files = StateFolder(settings.state)
@@ -142,7 +154,7 @@ def ledger_verify(
     debits = sum(isinstance(entry.event, Debit) for entry in entries)
     others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
     witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
-    typer.echo(f"{debits} debits{others}, the chain holds{witnesses}")
+    said = [f"{debits} debits{others}, the chain holds{witnesses}"]
     if files.stamps():
         from crypto.pki.certificates import Trust
         from silo_agent.oversight.stamping import stamped_heads
@@ -152,14 +164,20 @@ def ledger_verify(
         known = [one for one in stamps if one.at is not None]
         if known:
             newest = known[-1]
-            typer.echo(
+            said.append(
                 f"up to entry {newest.head.sequence} timestamped by the authority on {newest.at:%Y-%m-%d %H:%M} UTC"
             )
         if len(known) < len(stamps):
-            typer.echo(
+            said.append(
                 f"{len(stamps) - len(known)} timestamps are of a root that {known_by.name} does not hold, and are not"
                 " checked; give a file that holds it with --authority"
             )
+    _say(said, form)
+
+
+def _say(holds: Sequence[str], form: OutputFormat) -> None:
+    """Print what a check has found to hold. What does not hold is an error."""
+    typer.echo(json.dumps({"holds": holds}, indent=1) if form is JSON else "\n".join(holds))
 
 
 @ledger_app.command("export")
@@ -356,34 +374,39 @@ def _stamp(signature: Path, settings: AgentConfig, credential: Credential) -> No
         typer.echo(f"{beside.name}: timestamped on {at:%Y-%m-%d %H:%M} UTC")
 
 
-def _verify_export(path: Path, authority: Path, beside: Path | None, lists: Path | None) -> None:
+def _verified_export(path: Path, authority: Path, beside: Path | None, lists: Path | None) -> list[str]:
+    """What holds of an export, in sentences. Raises what reading and checking it raises."""
     from silo_agent.oversight.audit import audit
     from silo_agent.oversight.signing import SUFFIX, read_signed, signer_of, stamp_beside, vouched
     from silo_agent.oversight.stamping import time_of
 
+    said = list[str]()
     content, detached, trust = read_signed(path, authority, beside, lists=lists)
     signature = beside or path.with_name(path.name + SUFFIX)
     stamp = stamp_beside(signature)
     known = time_of(stamp.read_bytes(), signature.read_bytes(), trust) if stamp.exists() else None
     if known is not None:
-        typer.echo(f"timestamped by the authority on {known:%Y-%m-%d %H:%M} UTC")
+        said.append(f"timestamped by the authority on {known:%Y-%m-%d %H:%M} UTC")
     if detached.kind != ExportForm.JSON:
-        typer.echo(f"signed by {vouched(signer_of(trust, detached, content, known=known), detached.at)}")
-        typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")
-        return
+        said.append(f"signed by {vouched(signer_of(trust, detached, content, known=known), detached.at)}")
+        said.append("only a JSON export has what is needed to recompute hashes and epsilons")
+        return said
     found = audit(content, detached, trust, known=known)
     export = found.export
-    typer.echo(f"signed by {vouched(found.signer, export.at)}")
-    typer.echo(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
+    said.append(f"signed by {vouched(found.signer, export.at)}")
+    said.append(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
     stated = f"stated {shown(export.spent)}, recomputed {shown(recomputed(export))}"
-    typer.echo(f"epsilon {stated} at delta {export.genesis.delta:g}, budget {export.budget:g}")
+    said.append(f"epsilon {stated} at delta {export.genesis.delta:g}, budget {export.budget:g}")
     at = {entry.sequence: entry.at for entry in export.entries}
     for place, recovery, signer in found.recoveries:
-        typer.echo(f"entry {place}: a recovery, signed by {vouched(signer, at[place])}; {recovery.responsible} answers")
+        said.append(
+            f"entry {place}: a recovery, signed by {vouched(signer, at[place])}; {recovery.responsible} answers"
+        )
     for item, signer in found.cosigned:
-        typer.echo(f"up to entry {item.checkpoint.head.sequence} cosigned by {vouched(signer, item.checkpoint.at)}")
+        said.append(f"up to entry {item.checkpoint.head.sequence} cosigned by {vouched(signer, item.checkpoint.at)}")
     if not found.cosigned:
-        typer.echo("nobody cosigned it: only the silo says that it is not an older copy")
+        said.append("nobody cosigned it: only the silo says that it is not an older copy")
+    return said
 
 
 def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:

@@ -24,7 +24,17 @@ from policies.ledger.chain import bound
 from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
 from silo_agent.cli.evaluated import below
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_trained, print_whole, waiting
+from silo_agent.cli.options import (
+    DEFAULT,
+    JSON,
+    TABLE,
+    ConfigOption,
+    FormatOption,
+    StudyArgument,
+    find_trained,
+    print_whole,
+    waiting,
+)
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -80,7 +90,7 @@ def evaluate(
         bool, typer.Option("--held-out", help="Score only the patients whom training never saw, by the policy.")
     ] = False,
     study_form: StudyFormOption = False,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
@@ -115,7 +125,7 @@ def evaluate(
             in_study_form=study_form,
             personal_kept=removed is None,
         )
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
     figures = _OF_CLASSES if hasattr(evaluation.shared[0], "auc") else _OF_NUMBERS
@@ -139,7 +149,7 @@ def evaluate(
         typer.echo(_gone(digest, removed), err=True)
 
 
-def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, form: FormatOption = TABLE) -> None:
     """Compare the groups of `data.protected` under this silo's models, on the held-out patients. Nothing is released.
 
     Under "sums" stand the figures of all hospitals from the noised sums, with 95 % intervals, if the attribute is the
@@ -160,7 +170,7 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
     removed = state.removed(digest)
     with waiting("comparing the groups"):
         found = report(state.study_folder(digest), committed, cohorts, personal_kept=removed is None)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps(asdict(found), indent=1, allow_nan=False))
         return
     title = f"{found.name}, round {found.round}, {found.held_out} held-out patients of {found.file}"
@@ -203,7 +213,7 @@ def predict(
     personal: PersonalOption = False,
     study_form: StudyFormOption = False,
     out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, readable by you alone.")] = None,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Predict every record of a file: the probability of every class, or a number. Without --out, print them as CSV."""
     from silo_agent.data.table import Written
@@ -240,7 +250,7 @@ def predict(
         )
         if out is not None:
             predictions.save(out)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps(_document(predictions, picked, out), indent=1, allow_nan=False))
     elif out is None:
         typer.echo(predictions.to_csv(), nl=False)
@@ -253,12 +263,12 @@ def export(
     config: ConfigOption = DEFAULT,
     *,
     out: Annotated[Path, typer.Option(help="New folder for the model and its card.")],
-    files: Annotated[ExportFormat, typer.Option("--format", help="Which model files.")] = ExportFormat.BOTH,
+    files: Annotated[ExportFormat, typer.Option("--files", help="Which model files.")] = ExportFormat.BOTH,
     personal: PersonalOption = False,
     inside_hospital: Annotated[
         bool, typer.Option("--inside-hospital", help="Needed for --personal: the files stay in this hospital.")
     ] = False,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Write the shared model as safetensors and ONNX, with a card that says how to use it."""
     from silo_agent.models import export as exporting
@@ -276,7 +286,7 @@ def export(
             charged=charged,
             inside_hospital=inside_hospital,
         )
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps({"folder": str(out), "files": [file.name for file in written]}, indent=1))
         return
     for file in written:

@@ -12,7 +12,7 @@ import typer
 
 from silo_agent.cli.evaluated import difference
 from silo_agent.cli.models import cohorts_of, model_path
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, waiting
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, StudyArgument, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
 
@@ -42,7 +42,7 @@ def adapt(
     most: Annotated[
         int, typer.Option("--epochs", min=1, max=4096, help="Most epochs; cross-validation chooses how many.")
     ] = 64,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Train this hospital's own part of a model under the frozen shared part. Nothing is released.
 
@@ -65,7 +65,7 @@ def adapt(
             device=settings.device,
         )
         found.adapted.model.save(out)
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps(_document(found, out), indent=1, allow_nan=False))
         return
     for line in _lines(found, out):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from common.digests import means
+from common.output_format import OutputFormat
 from silo_agent.storage.errors import StateError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ ReplacesOption = Annotated[
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
 StudyArgument = Annotated[str, typer.Argument(help="Name of a study, or at least twelve digits of its digest.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="For people, or for programs.")]
+TABLE, JSON = OutputFormat.TABLE, OutputFormat.JSON
 DEFAULT = Path("agent.yaml")
 _SHORT = 12
 """Digits of a digest in a table, as in logs and metrics."""

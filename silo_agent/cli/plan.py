@@ -33,7 +33,7 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from silo_agent.cli import forecast as forecasts
-from silo_agent.cli.options import DEFAULT, AsJson, print_whole, waiting
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, FormatOption, print_whole, waiting
 from silo_agent.cli.policy import ATTENTION, listed
 from silo_agent.cli.policy import refused as policy_refuses
 from silo_agent.config import AgentConfig
@@ -93,7 +93,7 @@ def plan(
         bool, typer.Option("--data", help="Expect what this hospital's file says, if its policy declares it public.")
     ] = False,
     forecast: Annotated[bool, typer.Option(help="Simulate what it will be worth, if patients are expected.")] = True,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Price a study before anybody trains, and forecast what it will be worth."""
     if encoder_share is not None and target_epsilon is None:
@@ -103,7 +103,7 @@ def plan(
         study = load_study(study_file)
     except Refused as refusal:
         told = {"refused": {"reason": refusal.reason, "text": refusal.text}}
-        typer.echo(json.dumps(told, indent=1) if as_json else f"{study_file}: every silo refuses: {refusal}")
+        typer.echo(json.dumps(told, indent=1) if form is JSON else f"{study_file}: every silo refuses: {refusal}")
         raise typer.Exit(ATTENTION) from None
     path = config or (DEFAULT if DEFAULT.is_file() else None)
     settings = None if path is None else AgentConfig.load(path)
@@ -122,7 +122,7 @@ def plan(
         worth = forecasts.made(
             study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out, known=known
         )
-    if as_json:
+    if form is JSON:
         document = document_of(study, prices, standing, advice, objections) | {
             "sums": _sums(study, refused),
             "time_at_risk": list(person_periods.time_at_risk(study)),

@@ -28,7 +28,16 @@ from policies.documents.words.compare import Change, Difference, differences
 from policies.documents.words.explain import explain
 from policies.plan import quorum
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, ReplacesOption, on_terminal, waiting
+from silo_agent.cli.options import (
+    DEFAULT,
+    JSON,
+    TABLE,
+    ConfigOption,
+    FormatOption,
+    ReplacesOption,
+    on_terminal,
+    waiting,
+)
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -147,14 +156,14 @@ def policy_check(
     study: Annotated[Path | None, typer.Option(help="A study to decide on, with the whole budget left.")] = None,
     silo: Annotated[str | None, typer.Option(help="This silo's name; by default the study's first silo.")] = None,
     *,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Say whether the policy can be used and, with --study, whether the study would be taken."""
     from silo_agent.oversight.approval import no_approvers
 
     policy = load_policy(file)
     wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
-    if as_json:
+    if form is JSON:
         reason = None if refusal is None else {"reason": refusal.reason, "text": refusal.text}
         reasons = [{"reason": label, "text": text} for label, text in (() if refusal is None else refusal.reasons)]
         document = {"digest": policy.digest, "study": wanted and wanted.digest, "refused": reason, "reasons": reasons}
@@ -186,11 +195,11 @@ def policy_diff(
     old: Annotated[Path, typer.Argument(help="The policy before.")],
     new: Annotated[Path, typer.Argument(help="The policy after.")],
     *,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Say what becomes looser and what stricter. Exit code 3 if anything becomes looser or the ledger forbids it."""
     found = differences(load_policy(old), load_policy(new))
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps([{"field": d.field, "change": d.change, "text": d.text} for d in found], indent=1))
     else:
         typer.echo("\n".join(_lines(found)) or "The policies mean the same.")

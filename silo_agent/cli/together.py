@@ -20,7 +20,7 @@ from policies.errors import ExportError, LedgerError
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import costs_of
 from policies.ledger.exports import Export, finite_or_word
-from silo_agent.cli.options import AsJson, print_whole, waiting
+from silo_agent.cli.options import JSON, TABLE, FormatOption, print_whole, waiting
 
 
 def ledger_together(
@@ -33,7 +33,7 @@ def ledger_together(
         Path | None,
         typer.Option(help="Revocation lists, archived ones too; by default crls.pem beside the authority's file."),
     ] = None,
-    as_json: AsJson = False,
+    form: FormatOption = TABLE,
 ) -> None:
     """Bound the privacy loss of a patient of several of these hospitals."""
     with waiting("checking the exports") as tell:
@@ -48,7 +48,7 @@ def ledger_together(
         bounds = bound(
             [[cost for entry in export.entries for cost in costs_of(entry.event)] for export in found], delta
         )
-    if as_json:
+    if form is JSON:
         typer.echo(json.dumps(_document(found, bounds), indent=1, allow_nan=False))
     else:
         _print(found, bounds)

@@ -62,7 +62,7 @@ def over(status):
 
 
 def ledger(federation, silo):
-    command = [script("fedward-silo"), "ledger", "show", "--json", "-c", federation.config(silo)]
+    command = [script("fedward-silo"), "ledger", "show", "--format", "json", "-c", federation.config(silo)]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 

@@ -164,7 +164,7 @@ def admit_of(silo):
 
 
 def finished(reader):
-    command = "fedward-coordinator study status small -o operator/operator.yaml --json"
+    command = "fedward-coordinator study status small -o operator/operator.yaml --format json"
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         status = json.loads(reader.do(command, reader.work))[0]

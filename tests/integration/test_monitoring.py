@@ -35,11 +35,11 @@ from deploy.local.processes import run
 from deploy.monitoring.dashboards import ALL
 from policies.documents.policy import load_policy
 from policies.ledger.events import Fault
+from protos.messages import Place
+from protos.tracing import ids_of
 from silo_agent.gate import open_ledger
 from silo_agent.storage import approvals
 from silo_agent.storage.folders import StateFolder
-from protos.messages import Place
-from protos.tracing import ids_of
 from support import prometheus
 from support.collector import Collector
 from support.online import Online

@@ -86,7 +86,7 @@ def test_a_study_finishes_with_two_silos_of_one_command_although_one_is_killed(t
     assert len(models) == 1
     assert {one["config"] for one in said(federation, "agent starts")} == set(configs.values())
     for silo in SILOS:
-        command = [script("fedward-silo"), "ledger", "show", "--json", "-c", federation.config(silo)]
+        command = [script("fedward-silo"), "ledger", "show", "--format", "json", "-c", federation.config(silo)]
         done = subprocess.run(command, capture_output=True, check=True)
         debits = [one for one in json.loads(done.stdout)["entries"] if one["kind"] == "debit"]
         charged = [(one["round"], tensor) for one in debits for tensor in one["costs"]]

@@ -45,7 +45,7 @@ def measured(study: Path, patients: int, seeds: int, engine: Sequence[str] = ())
     """Run the command."""
     with tempfile.TemporaryDirectory(prefix="fedward-bench-") as folder:
         found = Path(folder) / "found.json"
-        options = ("--patients", str(patients), "--seeds", str(seeds), "--json", str(found), *engine)
+        options = ("--patients", str(patients), "--seeds", str(seeds), "--figures", str(found), *engine)
         began = time.monotonic()
         subprocess.run(
             [sys.executable, "-m", "deploy.local", "simulate", str(study), *options],

@@ -24,7 +24,6 @@ from crypto.pki.reading import fingerprint
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help=(__doc__ or "").partition("\n")[0],
 )

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from common.digests import is_sha256
+from common.output_format import OutputFormat
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
@@ -271,13 +272,25 @@ def crl(
             typer.echo(f"wrote {out}")
 
 
-def register(folder: Folder) -> None:
-    """Check the register's chain and print it, one JSON object a line; its head, to note down, goes to stderr."""
+def register(
+    folder: Folder,
+    *,
+    form: Annotated[
+        OutputFormat, typer.Option("--format", help="For people; or whole entries, one JSON object a line.")
+    ] = OutputFormat.TABLE,
+) -> None:
+    """Check the register's chain and print it; its head, to note down, goes to stderr."""
     with diagnosed(), Register.open(folder) as register:
         for entry in register.entries():
-            typer.echo(json.dumps(dict(entry), sort_keys=True))
+            if form is OutputFormat.JSON:
+                typer.echo(json.dumps(dict(entry), sort_keys=True))
+            else:
+                typer.echo("  ".join(str(entry[name]) for name in _SHOWN if entry.get(name)))
         typer.echo(f"the register is whole, SHA-256 {register.head()}", err=True)
 
+
+_SHOWN = ("number", "at", "kind", "identity", "name", "not_after", "serial")
+"""Fields of an entry that people see, in this order."""
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     issuing, delegate, timestamping, certify_timestamps, admit, keys, readmit, revoke, crl, register,

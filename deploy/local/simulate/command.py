@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from common.output_format import OutputFormat
 from deploy.local.simulate.errors import SimulationError
 from policies.documents.study import Study, load_study
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from deploy.local.simulate.engines.task import M_co, Run, SeedEngine
     from deploy.local.simulate.outcome import RunMetrics
     from deploy.local.simulate.silos import HeldRecords
+    from deploy.local.simulate.summary import Simulated
 
 MOST_SEEDS: Final = 10_000
 _WIDTH: Final = 140
@@ -59,7 +61,8 @@ Keep = Annotated[
         metavar="FOLDER", help="Keep each seed's result here at once; a run that was stopped goes on with it."
     ),
 ]
-Json = Annotated[Path | None, typer.Option("--json", help="Write every figure of every seed to this file.")]
+Figures = Annotated[Path | None, typer.Option(help="Write every figure of every seed to this file, as JSON.")]
+Form = Annotated[OutputFormat, typer.Option("--format", help="For people; or every figure of every seed, as JSON.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the metrics by domain to this file: .svg, .png or .pdf.")]
 NoNoise = Annotated[bool, typer.Option("--without-noise", help="Run the same study without noise beside it.")]
 Alone = Annotated[bool, typer.Option("--alone", help="Show what the mean silo reaches alone, without privacy.")]
@@ -91,7 +94,7 @@ def simulate(
     scheduler: Scheduler = None,
     tls: Tls = None,
     keep: Keep = None,
-    json_file: Json = None,
+    figures: Figures = None,
     plot: Plot = None,
     no_noise: NoNoise = False,
     alone: Alone = False,
@@ -102,11 +105,12 @@ def simulate(
     prevalence: Prevalence = 0.2,
     effect: Effect = 1.5,
     difference: Difference = 0.5,
+    form: Form = OutputFormat.TABLE,
 ) -> None:
     """Run a whole study in this process, without keys or network, on public or on made-up records."""
     asked, numbers = load_study(study), parse_seeds(seeds)
     require_reason(data, public, test, silos_by)
-    require_places(json_file, plot, keep)
+    require_places(figures, plot, keep)
     require_start(asked, model)
     chosen = engine_of(engine, workers, scheduler, tls)
     # What follows loads torch, for a second or two; the faults above are told at once.
@@ -119,9 +123,8 @@ def simulate(
     from deploy.local.simulate.keeping import keeper
     from deploy.local.simulate.made_up_records import MadeUp
     from deploy.local.simulate.many import each_seed
-    from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
+    from deploy.local.simulate.summary import Simulated
     from deploy.local.simulate.variants import without_noise
-    from silo_agent.cli.options import print_whole
     from silo_agent.learning.model.shared import SharedModel
 
     run = partial(simulated, earlier=None if model is None else SharedModel.load(model))
@@ -133,7 +136,7 @@ def simulate(
     if data is not None:
         asked, source, records, left_out = _read(asked, data, silos_by, test, share=held_out, agents=agent or [])
     console = Console() if Console().is_terminal else Console(width=_WIDTH)
-    with progress(console) as bar:
+    with progress() as bar:
 
         def each(name: str, what: Run[M_co], variant: Study) -> tuple[M_co, ...]:
             done = partial(bar.advance, bar.add_task(name, total=len(numbers)))
@@ -151,15 +154,26 @@ def simulate(
         if alone:
             others[ALONE] = each(ALONE, silos_alone.alone, asked)
     found = Simulated(asked, runs, public if data else None, records, left_out, others)
-    print_whole(table(found), console)
-    for line in why_left_out(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if json_file is not None:
-        json_file.write_text(json.dumps(as_json(found), indent=1) + "\n", encoding="utf-8")
+    _tell(found, console, form, figures)
     if plot is not None:
         from deploy.local.simulate.plot import draw
 
         draw(found, plot)
+
+
+def _tell(found: Simulated, console: Console, form: OutputFormat, figures: Path | None) -> None:
+    from deploy.local.simulate.summary import as_json, table, why_left_out
+    from silo_agent.cli.options import print_whole
+
+    written = json.dumps(as_json(found), indent=1)
+    if figures is not None:
+        figures.write_text(f"{written}\n", encoding="utf-8")
+    if form is OutputFormat.JSON:
+        typer.echo(written)
+        return
+    print_whole(table(found), console)
+    for line in why_left_out(found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -189,9 +203,9 @@ def require_reason(data: Path | None, public: str | None, test: Path | None, sil
         raise SimulationError(msg)
 
 
-def require_places(json_file: Path | None, plot: Path | None, keep: Path | None = None) -> None:
+def require_places(figures: Path | None, plot: Path | None, keep: Path | None = None) -> None:
     """Raise `SimulationError` if a file could not be written in the end, before anything is run."""
-    for file in (json_file, plot, keep):
+    for file in (figures, plot, keep):
         if file is not None and not file.parent.is_dir():
             msg = f"there is no folder {file.parent} for {file.name}; make it, or give another path"
             raise SimulationError(msg)
@@ -253,7 +267,8 @@ def _read(
     return renamed(study, names), source, {name: sizes[name] for name in names}, left_out
 
 
-def progress(console: Console) -> Progress:
-    """A bar for each variant of the study, gone when all are done."""
+def progress() -> Progress:
+    """A bar for each variant of the study on the standard error, if that is a terminal; gone when all are done."""
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

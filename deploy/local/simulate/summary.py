@@ -86,7 +86,7 @@ def why_left_out(found: Simulated) -> list[str]:
             example = f"{reason.file}, row {reason.row}: {reason.found}"
             lines.append(f"left out, {reason.records} {name}: {column}expected {reason.expected} ({example})")
         if len(own.reasons) > MOST_REASONS:
-            lines.append(f"and {len(own.reasons) - MOST_REASONS} more reasons to leave out {name}; --json has all")
+            lines.append(f"and {len(own.reasons) - MOST_REASONS} more reasons to leave out {name}; JSON has all")
     return lines
 
 

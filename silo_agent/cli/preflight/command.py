@@ -6,7 +6,6 @@ neither the report nor the exit code follows from a record.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,15 +13,8 @@ from typing import Annotated
 import typer
 
 from policies.errors import PolicyError
-from silo_agent.cli.options import DEFAULT, ConfigOption, waiting
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, waiting
 from silo_agent.cli.policy import ATTENTION
-
-
-class ReportFormat(StrEnum):
-    """How the report is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def preflight(
@@ -32,7 +24,7 @@ def preflight(
     share: Annotated[
         bool, typer.Option("--share", help="Read no record, and print a report that may be given to others.")
     ] = False,
-    form: Annotated[ReportFormat, typer.Option("--format", help="For people, or for programs.")] = ReportFormat.TEXT,
+    form: FormatOption = TABLE,
     dry: Annotated[bool, typer.Option("--dry-round/--no-dry-round", help="Try two rounds on this machine.")] = True,
     dry_limit: Annotated[float, typer.Option(min=1, help="Seconds for the dry round.")] = 600.0,
 ) -> None:
@@ -72,6 +64,6 @@ def preflight(
             found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
     name, digest = (str(study_file), "") if study is None else (study.name, study.digest)
     report = PreflightReport(name, digest, subject.silo, version("fedward"), share, tuple(found))
-    typer.echo(report.as_json() if form is ReportFormat.JSON else report.as_text())
+    typer.echo(report.as_json() if form is JSON else report.as_text())
     if report.attention:
         raise typer.Exit(ATTENTION)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from common.digests import means
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, print_whole
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, print_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ Reason = Annotated[
 Given = Annotated[str | None, typer.Argument(metavar="NAME|DIGEST", help="A study that `study approvals` lists.")]
 
 
-def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, form: FormatOption = TABLE) -> None:
     """Print a study that this silo was offered, what it costs, and what the policy says. Exit code 3 if it refuses.
 
     The ledger is read and not changed.
@@ -76,7 +76,7 @@ def show(wanted: Wanted, config: ConfigOption = DEFAULT, *, as_json: AsJson = Fa
         refused = standing.refused
     except Refused as refusal:
         refused = refusal
-    if as_json:
+    if form is JSON:
         document: dict[str, object] = {"study": study.name, "digest": study.digest}
         if prices is not None:
             document = document_of(study, prices, standing, None, {})
@@ -190,7 +190,7 @@ def decline(wanted: Wanted, config: ConfigOption = DEFAULT, reason: Reason = "")
     typer.echo(f"{study.name} {study.digest} is declined; it gets no data here")
 
 
-def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+def approvals(config: ConfigOption = DEFAULT, *, form: FormatOption = TABLE) -> None:
     """List which studies may use which data, as people approved it, and what was taken back."""
     from rich.table import Table
 
@@ -199,7 +199,7 @@ def approvals(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> Non
     from silo_agent.storage.folders import StateFolder
 
     found = kept.approvals(StateFolder(AgentConfig.load(config).state))
-    if as_json:
+    if form is JSON:
         bound = [
             {"digest": digest, "verdict": one.verdict, "signed": one.signed is not None}
             | {name: getattr(one, name) for name in ("study", "data", "at", "reason")}

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, OfferedStudy, known_studies, print_whole
+from silo_agent.cli.options import (
+    DEFAULT,
+    JSON,
+    TABLE,
+    ConfigOption,
+    FormatOption,
+    OfferedStudy,
+    known_studies,
+    print_whole,
+)
 
 if TYPE_CHECKING:
     from silo_agent.config import AgentConfig
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
 _SHORT = 12
 
 
-def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+def studies(config: ConfigOption = DEFAULT, *, form: FormatOption = TABLE) -> None:
     """List every study that asked this silo or has begun here, with what the silo says of it, and why."""
     from rich.table import Table
 
@@ -40,7 +49,7 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     said = {one.digest: verdict_of(folder, one.digest) or () for one in known if not one.why}
     said |= {one.digest: one.said or () for one in asking}
     decided = approvals(folder).bound
-    if as_json:
+    if form is JSON:
         began = [
             asdict(one)
             | {"warnings": [each.text for each in warned[one.digest]], "author": author_uri(folder, one.digest)}

@@ -97,7 +97,7 @@ def test_who_rewrites_an_entry_is_found(make_server, authority, tmp_path, verify
     assert re.fullmatch(
         rf"    2  2\S+ \S+ UTC  operator/rewriter  abort  rewritten {study.digest[:12]}  done", out.splitlines()[-2]
     )
-    (_, created, aborted) = json.loads(verify(server.port, "show", "--json")[1])
+    (_, created, aborted) = json.loads(verify(server.port, "show", "--format", "json")[1])
     assert (created["action"], aborted["reason"], aborted["who"]) == (
         "create",
         "they know too much",

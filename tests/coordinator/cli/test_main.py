@@ -119,7 +119,7 @@ def test_a_study_is_validated_before_it_has_a_name(run, author_file, operator_fi
     digest = tiny_study(name="validated").digest
     assert run("study", "validate", study_file, "--local") == (0, f"validated {digest} is whole\n", "")
     ask = ("study", "validate", study_file, "--seconds", "0", "-o")
-    code, out, _ = run(*ask, author_file, "--json")
+    code, out, _ = run(*ask, author_file, "--format", "json")
     assert (code, json.loads(out)) == (0, {"study": digest, "answers": dict.fromkeys(("north", "south", "west"), "")})
     code, out, _ = run(*ask, author_file)
     assert code == 0
@@ -140,12 +140,14 @@ def test_studies_are_listed_in_pages_deleted_archived_and_watched(run, author_fi
     assert (code, [line.split()[0] for line in out.splitlines()[:3]]) == (0, ["study", "listed-0", "listed-1"])
     after = out.split()[-1]
     assert "1 more: --after" in out
-    assert [one["name"] for one in json.loads(run(*listed, "--after", after, "--json")[1])["studies"]] == ["listed-2"]
+    assert [one["name"] for one in json.loads(run(*listed, "--after", after, "--format=json")[1])["studies"]] == [
+        "listed-2"
+    ]
     assert run("study", "delete", "listed-2", "--yes", "-o", author_file) == (0, "", "")
     assert run("study", "abort", "listed-1", "--reason", "so", "--yes", "-o", author_file)[0] == 0
     assert run("study", "archive", "listed-1", "-o", author_file) == (0, "", "")
-    assert [one["name"] for one in json.loads(run(*listed, "--json")[1])["studies"]] == ["listed-0"]
-    assert [one["name"] for one in json.loads(run(*listed, "--json", "--archived")[1])["studies"]] == [
+    assert [one["name"] for one in json.loads(run(*listed, "--format", "json")[1])["studies"]] == ["listed-0"]
+    assert [one["name"] for one in json.loads(run(*listed, "--format", "json", "--archived")[1])["studies"]] == [
         "listed-0",
         "listed-1",
     ]
@@ -164,7 +166,7 @@ def test_a_study_from_the_command_line(run, operator_file, author_file, tmp_path
     run("study", "sign", study_file, "-o", author_file)
     assert run("study", "create", study_file, "-o", operator_file) == (0, f"{digest}\n", "")
     assert run("study", "start", "typed", "-o", operator_file) == (0, "", "")
-    code, out, _ = run("study", "status", "typed", "--json", "-o", operator_file)
+    code, out, _ = run("study", "status", "typed", "--format", "json", "-o", operator_file)
     (status,) = json.loads(out)
     assert (code, status["study"], status["phase"]) == (0, digest, "offer")
     code, out, _ = run("study", "status", "-o", operator_file)
@@ -241,7 +243,7 @@ def test_results_from_the_command_line(run, operator_file, make_scene, authority
     assert f"signed by {', '.join(sorted(scene.silos))}; the table shows figures on which at least 3" in " ".join(
         out.split()
     )
-    code, out, _ = run("study", "results", scene.study.name, "--json", "-o", operator_file)
+    code, out, _ = run("study", "results", scene.study.name, "--format", "json", "-o", operator_file)
     found = json.loads(out)
     assert found["agreed"][0]["figure"] == {
         "domain": "a",
@@ -305,17 +307,23 @@ def test_a_study_is_aborted_only_if_a_person_says_so(run, author_file, tmp_path,
     asked, answer = [], [False, True]
     monkeypatch.setattr("typer.confirm", lambda text, **_: asked.append(text) or answer.pop(0))
     assert run(*abort)[::2] == (1, "fedward-coordinator: nothing was done\n")
-    assert json.loads(run("study", "status", "asked-about", "--json", "-o", operator_file)[1])[0]["state"] == "created"
+    assert (
+        json.loads(run("study", "status", "asked-about", "--format", "json", "-o", operator_file)[1])[0]["state"]
+        == "created"
+    )
     assert run(*abort) == (0, "", "")
     assert asked == [question] * 2
-    assert json.loads(run("study", "status", "asked-about", "--json", "-o", operator_file)[1])[0]["state"] == "aborted"
+    assert (
+        json.loads(run("study", "status", "asked-about", "--format", "json", "-o", operator_file)[1])[0]["state"]
+        == "aborted"
+    )
 
 
 @pytest.mark.parametrize("command", ["start", "pause", "resume", "forgive"])
 def test_a_reason_reaches_the_audit_log(run, operator_file, tmp_path, command):
     silo = ["north"] if command == "forgive" else []
     run("study", command, "nobody-s-study", *silo, "--reason", f"to {command}", "-o", operator_file)
-    last = json.loads(run("audit", "show", "--json", "-o", operator_file)[1])[-1]
+    last = json.loads(run("audit", "show", "--format", "json", "-o", operator_file)[1])[-1]
     assert (last["action"], last["name"], last["reason"], last["outcome"], last["silo"]) == (
         command,
         "nobody-s-study",

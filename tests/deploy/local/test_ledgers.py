@@ -21,4 +21,4 @@ def test_every_silos_ledger_is_read(tmp_path, monkeypatch, said, spent):
     monkeypatch.setattr(ledgers, "run", run)
     federation = Federation(tmp_path, tmp_path / "study.yaml", {"north": tmp_path / "north.csv"}, "")
     assert budgets(federation) == (SpentBudget("north", spent, 4.0, 1e-5),)
-    assert asked == [("fedward-silo", "ledger", "show", "--json", "-c", tmp_path / "north" / "agent.yaml")]
+    assert asked == [("fedward-silo", "ledger", "show", "--format", "json", "-c", tmp_path / "north" / "agent.yaml")]

@@ -62,7 +62,7 @@ def test_what_is_no_forecast_of_this_study_is_refused_with_a_fix(write, changes,
     with pytest.raises(ForecastFileError) as caught:
         read_forecast(write(**changes), STUDY)
     assert why in str(caught.value)
-    assert "fedward-silo plan STUDY.yaml --json > plan.json" in str(caught.value)
+    assert "fedward-silo plan STUDY.yaml --format json > plan.json" in str(caught.value)
 
 
 def test_a_file_that_is_absent_damaged_or_without_a_forecast_is_refused(tmp_path):

@@ -102,7 +102,7 @@ def test_as_many_faults_as_asked_for_are_listed_and_all_are_counted(hospital, st
 
 def test_programs_get_the_same_as_a_document(hospital, study):
     write(hospital.parent, *FIT, *FOUL)
-    done = invoke(study, "-c", hospital, "--json")
+    done = invoke(study, "-c", hospital, "--format", "json")
     assert done.exit_code == 3
     document = json.loads(done.output)
     assert document["study"] == tiny_study().digest

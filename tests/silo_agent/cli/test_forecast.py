@@ -48,7 +48,7 @@ def write(quick_path):
 
 def test_without_expectations_it_says_how_to_get_a_forecast(write):
     assert invoke(write()).output.rstrip().endswith(HOW)
-    assert "forecast" not in json.loads(invoke(write(), "--json").output)
+    assert "forecast" not in json.loads(invoke(write(), "--format", "json").output)
 
 
 def test_expectations_of_the_study_give_a_forecast(write, told):
@@ -62,7 +62,7 @@ def test_expectations_of_the_study_give_a_forecast(write, told):
 
 
 def test_programs_get_the_same_figures(write):
-    told = json.loads(invoke(write(expected=EXPECTED), "--json", "--effect", "0.6").output)["forecast"]
+    told = json.loads(invoke(write(expected=EXPECTED), "--format", "json", "--effect", "0.6").output)["forecast"]
     (row,) = told["rows"]
     assert (told["figure"], told["draws"], row["effect"]) == ("auc", 2, 0.6)
     assert row["mean"]["low"] <= row["mean"]["middle"] <= row["mean"]["high"]
@@ -113,7 +113,7 @@ def hospital(quick_path, homes, monkeypatch):
 
 
 def test_an_earlier_study_says_what_to_expect(write, hospital):
-    found = invoke(write(), "-c", "agent.yaml", "--after", hospital[:12], "--json")
+    found = invoke(write(), "-c", "agent.yaml", "--after", hospital[:12], "--format", "json")
     told = json.loads(found.output)["forecast"]
     asked = told["asked"]
     assert (asked["patients"], asked["shares"], asked["prevalence"]) == ([100] * 3, [0.25, 0.75], 0.25)
@@ -144,7 +144,7 @@ def test_a_public_file_says_what_to_expect(write, quick_path):
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward", public=True))
     (quick_path / "state" / "ledger.sqlite3").unlink()
     Ledger.create(quick_path / "state" / "ledger.sqlite3", replace(NORTH, public=True))
-    done = invoke(write(), "-c", "agent.yaml", "--data", "--json")
+    done = invoke(write(), "-c", "agent.yaml", "--data", "--format", "json")
     assert done.exception is None, done.exception
     told = json.loads(done.output)["forecast"]
     assert told["asked"]["patients"] == [240] * 3

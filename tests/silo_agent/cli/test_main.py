@@ -199,7 +199,7 @@ def test_a_fault_is_shown_and_cleared_by_a_person(hospital):
         fault = ledger.note_fault(Fault(tiny_study().digest, 0, 1, "counts"))
     assert f"entry {fault.sequence + 1}: the faults before it are cleared; A. Weber answers" in invoke(*cleared).output
     assert "Weber" in invoke("ledger", "show", "-c", hospital).output
-    entries = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["entries"]
+    entries = json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)["entries"]
     assert (entries[-2]["kind"], entries[-2]["text"]) == ("fault", "fault: not covered by epsilon")
     assert (entries[-1]["kind"], entries[-1]["responsible"]) == ("cleared", "A. Weber")
 
@@ -211,7 +211,7 @@ def test_the_ledger_is_shown_to_people_and_programs(hospital):
     assert "Ledger of north-ward" in shown
     assert f"spent {spent:.4f} of 4 at delta 1e-05" in " ".join(shown.split())
     assert tiny_study().digest[:12] in shown
-    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    statement = json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)
     assert statement["spent"] == spent
     assert statement["left"] == pytest.approx(4 - spent)
     assert statement["public"] is False
@@ -242,7 +242,7 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
     def refuse(constant):
         pytest.fail(f"{constant} is no JSON")
 
-    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output, parse_constant=refuse)
+    statement = json.loads(invoke("ledger", "show", "--format=json", "-c", hospital).output, parse_constant=refuse)
     assert (statement["public"], statement["spent"], statement["left"]) == (True, "unbounded", "unbounded")
     first, second = (entry["epsilon_after"] for entry in statement["entries"])
     assert 0 < first < 4
@@ -278,7 +278,7 @@ def test_the_ledger_is_shown_by_study_and_by_tensor(hospital):
     by_tensor = invoke("ledger", "show", "--by", "tensor", "-c", hospital).output
     assert tiny_study().digest[:12] in by_study
     assert tiny_study().digest[:12] not in by_tensor
-    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    statement = json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)
     for part in statement["tensors"]:
         shown = f"{part['epsilon_alone']:.4f}"
         assert shown in by_tensor
@@ -427,7 +427,7 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     done = invoke(*recover)
     assert "A. Weber answers" in done.output
     assert "1 debits and 1 other entries, the chain holds" in invoke("ledger", "verify", "-c", hospital).output
-    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    statement = json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)
     assert statement["spent"] >= last.epsilon
     assert statement["entries"][-1]["responsible"] == "A. Weber"
     assert "(lost entries)" in invoke("ledger", "show", "--by", "study", "-c", hospital).output
@@ -438,7 +438,7 @@ def test_a_loss_that_nobody_knows_ends_the_budget(hospital, sentence):
     charge(hospital, 0)
     assert "nothing to recover" in sentence("ledger", "recover", "--signed-by", "A. Weber", "-c", hospital)
     invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
-    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["left"] == 0
+    assert json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)["left"] == 0
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])
@@ -525,13 +525,13 @@ def test_the_ledger_names_studies_as_the_agents_state_knows_them(hospital, studi
     shown = invoke("ledger", "show", "--by", "study", "-c", hospital).output
     assert studied.digest[:12] in shown
     assert studied.name in shown
-    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    statement = json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)
     assert statement["study_names"] == {studied.digest: studied.name}
     database = StateFolder(hospital.parent / "state").database
     database.write_bytes(b"damaged")
-    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["study_names"] == {}
+    assert json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)["study_names"] == {}
     database.unlink()
-    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["study_names"] == {}
+    assert json.loads(invoke("ledger", "show", "--format", "json", "-c", hospital).output)["study_names"] == {}
 
 
 def model_file(hospital, name="model-2.safetensors"):
@@ -541,7 +541,7 @@ def model_file(hospital, name="model-2.safetensors"):
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 def test_models_are_evaluated_on_a_file(hospital, studied, told):
     data = hospital.parent / "north.csv"
-    found = json.loads(invoke("evaluate", "--json", studied.digest[:12], data, "-c", hospital).stdout)
+    found = json.loads(invoke("evaluate", "--format", "json", studied.digest[:12], data, "-c", hospital).stdout)
     assert told == ["measuring the models"]
     assert (found["study"], found["round"], found["domains"]) == (studied.digest, 2, ["a", "b"])
     qualities = found["shared"] + found["personal"]
@@ -580,7 +580,7 @@ def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(ho
     sums = released("sex", ("f", "m"), [{"auc": estimate}, {"auc": estimate, "calibration": None}])
     found = Report(studied.digest, "tiny", 2, "north.csv", 18, (of_sex,), None, sums)
     monkeypatch.setattr(fairness, "report", lambda *_, **__: found)
-    assert json.loads(invoke(*arguments, "--json").stdout)["shared"][0]["attacker"] == 0.75
+    assert json.loads(invoke(*arguments, "--format", "json").stdout)["shared"][0]["attacker"] == 0.75
     rows = table_rows(invoke(*arguments).output)
     assert rows[1] == ["sex", "shared", "f", "9", "0.500", "1.000", "0.100", "-", ""]
     assert rows[3] == ["", "", "gap", "", "0.200", "0.000", "0.100", "-", "0.750"]
@@ -592,7 +592,7 @@ def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(ho
 
 def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, studied):
     data = hospital.parent / "north.csv"
-    found = json.loads(invoke("evaluate", "--json", studied.digest, "--held-out", "-c", hospital).stdout)
+    found = json.loads(invoke("evaluate", "--format", "json", studied.digest, "--held-out", "-c", hospital).stdout)
     patients = found["patients"]
     assert patients == {"unit": "patient", "training": 60 - patients["held_out"], "held_out": ANY, "own": True}
     assert sum(quality["records"] for quality in found["shared"]) == patients["held_out"] < 30
@@ -610,7 +610,7 @@ def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, 
 
 def test_files_are_read_as_this_hospital_writes_them_or_as_the_study_says(hospital, studied):
     def figures(*arguments):
-        found = json.loads(invoke("evaluate", "--json", studied.digest, *arguments, "-c", hospital).stdout)
+        found = json.loads(invoke("evaluate", "--format=json", studied.digest, *arguments, "-c", hospital).stdout)
         return found["shared"], found["skipped"]
 
     data, out = hospital.parent / "north.csv", hospital.parent / "out.csv"
@@ -723,7 +723,7 @@ def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
         r"[^\w ,.:-]+ ", "", shown
     )
     assert "fedward-silo study show DIGEST" in shown
-    listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
+    listed = json.loads(invoke("studies", "--format", "json", "-c", hospital).stdout)
     assert [(one["name"], one.get("asked")) for one in listed] == [
         ("tiny", None),
         ("other", "2026-11-06T15:04:00+00:00"),
@@ -734,7 +734,7 @@ def test_a_study_that_was_offered_is_listed_until_it_begins(hospital, studied):
 
 
 def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, studied, sentence):
-    listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
+    listed = json.loads(invoke("studies", "--format", "json", "-c", hospital).stdout)
     assert listed == [
         {
             "name": "tiny",
@@ -750,9 +750,9 @@ def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, 
     warning = Warned("reversed", None, 40, 0.25, None)
     warn(StateFolder(hospital.parent / "state").study(studied.digest).warnings, 2, (warning,))
     assert f"warning: tiny: {warning.text}" in invoke("studies", "-c", hospital).output
-    assert json.loads(invoke("studies", "--json", "-c", hospital).stdout)[0]["warnings"] == [warning.text]
+    assert json.loads(invoke("studies", "--format=json", "-c", hospital).stdout)[0]["warnings"] == [warning.text]
     data = hospital.parent / "north.csv"
-    found = [invoke("evaluate", "--json", given, data, "-c", hospital) for given in ("tiny", studied.digest)]
+    found = [invoke("evaluate", "--format=json", given, data, "-c", hospital) for given in ("tiny", studied.digest)]
     assert found[0].stdout == found[1].stdout
     assert json.loads(found[0].stdout)["study"] == studied.digest
     other = tiny_study(purpose="The same name again.")
@@ -766,9 +766,9 @@ def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, 
     state.add_study(impostor.digest, impostor.canonical())
     state.close()
     assert "2 studies match" in sentence("evaluate", studied.digest[:12], data, "-c", hospital)
-    assert json.loads(invoke("evaluate", "--json", studied.digest, data, "-c", hospital).stdout) == json.loads(
-        found[0].stdout
-    )
+    assert json.loads(
+        invoke("evaluate", "--format", "json", studied.digest, data, "-c", hospital).stdout
+    ) == json.loads(found[0].stdout)
 
 
 # --- predict ----------------------------------------------------------------------------------------------------------
@@ -819,7 +819,7 @@ def test_predictions_go_to_a_file_that_only_the_owner_reads(hospital, studied, n
 
 
 def test_predictions_for_programs(hospital, studied, newcomers):
-    command = ["predict", "tiny", newcomers, "--unknown-domain", "pooled", "--json", "-c", hospital]
+    command = ["predict", "tiny", newcomers, "--unknown-domain", "pooled", "--format", "json", "-c", hospital]
     found = json.loads(invoke(*command).stdout)
     assert (found["study"], found["round"], found["records"]) == (studied.digest, 2, 3)
     assert found["ways"] == {"own": 2, "pooled": 1}
@@ -835,7 +835,7 @@ def test_predictions_for_programs(hospital, studied, newcomers):
 
 
 def test_the_personal_model_predicts_where_it_is_asked_for(hospital, studied, newcomers):
-    command = ["predict", studied.digest, newcomers, "--domain", "a", "--json", "-c", hospital]
+    command = ["predict", studied.digest, newcomers, "--domain", "a", "--format", "json", "-c", hospital]
     shared, personal = (json.loads(invoke(*command, *more).stdout)["predictions"] for more in ([], ["--personal"]))
     inputs = np.array([[-2 / 3, -0.4]], np.float32)
     for rows, model in ((shared, random_model(studied)), (personal, random_personal(studied))):
@@ -857,7 +857,7 @@ def test_the_chosen_model_predicts_unless_another_one_is_asked_for(hospital, stu
         (["--model", "shared"], "shared", shared),
         (["--model", "personal"], "personal", random_personal(studied)),
     ):
-        done = invoke(*command, *options, "--json")
+        done = invoke(*command, *options, "--format", "json")
         found = json.loads(done.stdout)
         assert found["model"] == name
         wanted = model.predict(inputs, np.array([0]))[0, 1]
@@ -876,13 +876,13 @@ def test_the_calibration_stands_in_a_table_of_its_own(hospital, studied):
     said = " ".join(invoke("evaluate", studied.digest, "-c", hospital).output.split())
     assert "Can the risks be trusted? 0 and 1 are right" in said
     assert re.search(r"a │ shared │ [+-]\d+\.\d\d \([+-]\d", said) or "too few patients (" in said
-    lines = json.loads(invoke("evaluate", studied.digest, "--json", "-c", hospital).stdout)["lines"]
+    lines = json.loads(invoke("evaluate", studied.digest, "--format", "json", "-c", hospital).stdout)["lines"]
     assert set(lines) == {"shared", "personal"}
     assert set(lines["shared"][0]) == {"intercept", "slope", "patients"}
 
 
 def test_a_curve_and_what_acting_on_it_is_worth_are_shown(hospital, studied):
-    done = invoke("evaluate", studied.digest, "--json", "-c", hospital)
+    done = invoke("evaluate", studied.digest, "--format", "json", "-c", hospital)
     document = json.loads(done.stdout)
     of_all = document["curves"]["shared"][-1]
     assert set(of_all[0]) == {"predicted", "observed", "low", "high", "patients"}
@@ -915,7 +915,7 @@ def test_a_shared_model_that_is_worse_than_ones_own_records_is_told_for_whom(hos
     command = ["evaluate", studied.digest, "-c", hospital]
     assert "no model of this hospital's records alone beside it" in " ".join(invoke(*command).output.split())
     random_alone(studied).save(model_file(hospital).with_name("alone.safetensors"))
-    found = json.loads(invoke(*command, "--json").stdout)["beside"]
+    found = json.loads(invoke(*command, "--format", "json").stdout)["beside"]
     assert (found["kind"], found["figure"]) == ("regression", "AUC")
     assert [one["domain"] for one in found["groups"]] == [None, "a", "b"]
     clear = PairedDifference(-0.1, -0.15, -0.05)
@@ -981,7 +981,7 @@ def test_a_shared_model_is_exported_with_its_card(hospital, studied, told):
 
 def test_an_export_for_programs_of_one_format(hospital, studied):
     out = hospital.parent / "exported"
-    done = invoke("export", studied.digest, "--out", out, "--format", "safetensors", "--json", "-c", hospital)
+    done = invoke("export", studied.digest, "--out", out, "--files", "safetensors", "--format=json", "-c", hospital)
     assert json.loads(done.stdout) == {
         "folder": str(out),
         "files": ["SHA256SUMS", "model-card.json", "model-card.md", "model.safetensors"],
@@ -990,7 +990,7 @@ def test_an_export_for_programs_of_one_format(hospital, studied):
 
 def test_without_a_ledger_the_card_says_that_the_charge_is_not_known(hospital, studied):
     (hospital.parent / "state" / "ledger.sqlite3").unlink()
-    invoke("export", studied.digest, "--out", hospital.parent / "out", "--format", "safetensors", "-c", hospital)
+    invoke("export", studied.digest, "--out", hospital.parent / "out", "--files", "safetensors", "-c", hospital)
     assert "| not known |" in (hospital.parent / "out" / "model-card.md").read_text()
 
 

@@ -60,7 +60,7 @@ def test_a_new_hospital_adapts_a_model_and_predicts_with_it(hospital, told):
 
 def test_the_same_for_programs(hospital):
     home, out = hospital.parent, hospital.parent / "own.safetensors"
-    done = invoke("adapt", home / "handed.safetensors", "--epochs", 2, "--out", out, "--json", "-c", hospital)
+    done = invoke("adapt", home / "handed.safetensors", "--epochs", 2, "--out", out, "--format", "json", "-c", hospital)
     found = json.loads(done.stdout)
     assert (found["study"], found["round"], found["part"]) == (STUDY.digest, 2, "encoder")
     assert [one["candidate"] for one in found["compared"]] == ["1 epoch", "2 epochs"]

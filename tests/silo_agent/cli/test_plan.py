@@ -70,7 +70,7 @@ def test_the_prices_are_shown_to_people_and_programs(study):
     shown = invoke("plan", study)
     assert shown.exit_code == 0
     assert re.search(rf"the study\s*│\s*{total:.4f}", shown.output)
-    document = json.loads(invoke("plan", study, "--json").output)
+    document = json.loads(invoke("plan", study, "--format", "json").output)
     assert document["epsilon"] == total
     assert set(document["alone"]) == {"counts", "heads", "encoder", "metrics"}
     assert "hospital" not in document
@@ -78,20 +78,22 @@ def test_the_prices_are_shown_to_people_and_programs(study):
 
 
 def test_a_feature_that_looks_like_time_at_risk_is_told(study, quick_path):
-    assert json.loads(invoke("plan", study, "--no-forecast", "--json").stdout)["time_at_risk"] == []
+    assert json.loads(invoke("plan", study, "--no-forecast", "--format", "json").stdout)["time_at_risk"] == []
     assert "is there a row for each patient and period" not in invoke("plan", study, "--no-forecast").output
     feature = {"kind": "number", "column": "interval", "minimum": 1, "maximum": 10}
     periods = write_yaml(quick_path / "periods.yaml", tiny_document(data={"features": [feature]}))
-    assert json.loads(invoke("plan", periods, "--no-forecast", "--json").stdout)["time_at_risk"] == ["interval"]
+    assert json.loads(invoke("plan", periods, "--no-forecast", "--format", "json").stdout)["time_at_risk"] == [
+        "interval"
+    ]
     assert "Look at interval: is there a row for each patient and period" in invoke("plan", periods).output
 
 
 def test_a_yes_or_no_whose_patients_are_cut_by_their_outcome_is_told(study, quick_path):
-    assert json.loads(invoke("plan", study, "--no-forecast", "--json").stdout)["cut_by_outcome"] == []
+    assert json.loads(invoke("plan", study, "--no-forecast", "--format", "json").stdout)["cut_by_outcome"] == []
     feature = {"kind": "number", "column": "smokes", "minimum": 0, "maximum": 1}
     raw = {"model": {"encoder": "raw", "hidden": [], "representation": 1}, "encoder": {"rounds": 0}}
     long = write_yaml(quick_path / "long.yaml", tiny_document(data={"features": [feature]}, **raw))
-    assert json.loads(invoke("plan", long, "--no-forecast", "--json").stdout)["cut_by_outcome"] == ["smokes"]
+    assert json.loads(invoke("plan", long, "--no-forecast", "--format=json").stdout)["cut_by_outcome"] == ["smokes"]
     assert "Heads read smokes as numbers from 0 to 1" in invoke("plan", long, "--no-forecast").output
 
 
@@ -103,7 +105,7 @@ def test_it_says_how_many_silos_may_be_missing(study, silos, min_silos, who):
     shown = invoke("plan", study)
     assert shown.exit_code == 0
     assert f"A sum needs {min_silos} of the {len(silos)} silos, so {who} may be missing." in shown.output
-    sums = json.loads(invoke("plan", study, "--json").output)["sums"]
+    sums = json.loads(invoke("plan", study, "--format", "json").output)["sums"]
     spare = len(silos) - min_silos
     assert sums == {"silos": len(silos), "needed": min_silos, "may_be_missing": spare, "refused": None}
 
@@ -115,7 +117,7 @@ def test_too_small_a_number_of_silos_is_refused_by_all_with_exit_code_3(study):
     assert (
         "Every silo refuses: too_few_silos: study.min_silos is 2; more than half of the 3 study.silos" in shown.output
     )
-    told = invoke("plan", study, "--json")
+    told = invoke("plan", study, "--format", "json")
     assert told.exit_code == 3
     sums = json.loads(told.output)["sums"]
     assert (sums["needed"], sums["may_be_missing"]) == (3, 0)
@@ -124,7 +126,7 @@ def test_too_small_a_number_of_silos_is_refused_by_all_with_exit_code_3(study):
 
 def test_a_noise_that_no_silo_can_draw_is_refused_by_all_with_what_would_do(study):
     write_yaml(study, tiny_document(privacy={"max_patients": 10_000_000, "count_noise": 1e-3}))
-    for shown in (invoke("plan", study), invoke("plan", study, "--json")):
+    for shown in (invoke("plan", study), invoke("plan", study, "--format", "json")):
         assert shown.exit_code == 3
         said = " ".join(shown.output.split())
         assert "study.privacy.count_noise is 0.001; on the grid of" in said
@@ -136,7 +138,7 @@ def test_what_cannot_be_accounted_for_has_no_price_and_is_refused_by_name(study)
     shown = invoke("plan", study)
     assert shown.exit_code == 3
     assert shown.output.startswith(f"{study}: every silo refuses: private_choice: study.evaluation.early_stopping: ")
-    told = invoke("plan", study, "--json")
+    told = invoke("plan", study, "--format", "json")
     assert told.exit_code == 3
     refused = json.loads(told.output)["refused"]
     assert refused["reason"] == "private_choice"
@@ -148,14 +150,14 @@ def test_a_study_without_noise_is_unbounded_in_valid_json(quick_path):
         pytest.fail(f"{constant} is no JSON")
 
     study = write_yaml(quick_path / "open.yaml", tiny_document(**UNNOISED))
-    document = json.loads(invoke("plan", study, "--json").output, parse_constant=refuse)
+    document = json.loads(invoke("plan", study, "--format", "json").output, parse_constant=refuse)
     assert document["epsilon"] == document["alone"]["heads"] == "unbounded"
     assert "unbounded" in invoke("plan", study).output
 
 
 def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
     spent = charge(hospital, "5" * 64, plan_of(tiny_study()).round_costs(0))
-    document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+    document = json.loads(invoke("plan", study, "-c", hospital, "--format", "json").output)["hospital"]
     after = accountant.epsilon([*plan_of(tiny_study()).round_costs(0).values(), *plan_of(tiny_study()).costs()], 1e-5)
     assert document == {
         "taken": True,
@@ -174,7 +176,7 @@ def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
 
 def test_the_price_of_one_repeated_round_is_told_and_what_the_hospital_would_say(hospital, study):
     prices = planning.price(tiny_study(), 1e-5)
-    document = json.loads(invoke("plan", study, "--json", "-c", hospital).output)
+    document = json.loads(invoke("plan", study, "--format", "json", "-c", hospital).output)
     assert document["one_round_repeated"] == prices.repeated
     assert f"{prices.repeated:.4f}" in invoke("plan", study, "-c", hospital).output
 
@@ -182,7 +184,10 @@ def test_the_price_of_one_repeated_round_is_told_and_what_the_hospital_would_say
 def test_the_price_of_a_round_after_a_spoilt_sum_has_a_line_of_its_own(study):
     prices = planning.price(tiny_study(), 1e-5)
     assert prices.spoilt > prices.repeated
-    assert json.loads(invoke("plan", study, "--json").output)["one_round_repeated_after_a_spoilt_sum"] == prices.spoilt
+    assert (
+        json.loads(invoke("plan", study, "--format", "json").output)["one_round_repeated_after_a_spoilt_sum"]
+        == prices.spoilt
+    )
     (line,) = [line for line in invoke("plan", study).output.splitlines() if "spoilt" in line]
     assert "the study with one round repeated after a spoilt sum" in line
     assert f"{prices.spoilt:.4f}" in line
@@ -190,7 +195,7 @@ def test_the_price_of_a_round_after_a_spoilt_sum_has_a_line_of_its_own(study):
 
 def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):
     charge(hospital, tiny_study().digest, plan_of(tiny_study()).round_costs(0))
-    document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+    document = json.loads(invoke("plan", study, "-c", hospital, "--format", "json").output)["hospital"]
     assert document["after"] == accountant.epsilon(plan_of(tiny_study()).costs(), 1e-5)
 
 
@@ -215,7 +220,7 @@ def repeating(hospital, study):
 
 
 def planned(hospital, study):
-    return json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+    return json.loads(invoke("plan", study, "-c", hospital, "--format", "json").output)["hospital"]
 
 
 def epsilons(*costs):
@@ -252,7 +257,7 @@ def test_a_refusal_is_named_with_exit_code_3(hospital, study):
     done = invoke("plan", study, "-c", hospital)
     assert done.exit_code == 3
     assert "The policy refuses: smallest_domain: study.privacy.smallest_domain is 0" in done.output
-    done = invoke("plan", study, "-c", hospital, "--json")
+    done = invoke("plan", study, "-c", hospital, "--format", "json")
     assert done.exit_code == 3
     assert json.loads(done.output)["hospital"]["reason"] == "smallest_domain"
 
@@ -271,7 +276,7 @@ def test_what_is_recommended_can_be_pasted_and_costs_what_is_said(study):
     reached = accountant.epsilon(plan_of(Study.model_validate(document)).costs(), 1e-5)
     assert reached == pytest.approx(said, abs=5e-5)
     assert 0.79 < reached <= 0.8
-    advice = json.loads(invoke("plan", study, "--target-epsilon", "0.8", "--json").output)["advice"]
+    advice = json.loads(invoke("plan", study, "--target-epsilon", "0.8", "--format", "json").output)["advice"]
     assert advice["scaled"]["fields"]["heads.pooled_noise"] == pasted["heads"]["pooled_noise"]
     assert advice["split"] is None
 
@@ -282,7 +287,7 @@ def test_a_recommendation_that_the_policy_refuses_says_so(hospital, study):
     write_yaml(hospital.parent / "policy.yaml", policy)
     given = ("plan", study, "-c", hospital, "--target-epsilon", "0.8", "--no-forecast")
     assert "# This hospital's policy refuses that: " in invoke(*given).output
-    refused = json.loads(invoke(*given, "--json").output)["advice_refused"]
+    refused = json.loads(invoke(*given, "--format", "json").output)["advice_refused"]
     assert "policy.limits.study_epsilon allows 0.5" in refused["scaled"]
 
 
@@ -292,7 +297,7 @@ def test_a_share_for_the_encoder_is_recommended_if_it_is_asked_for(quick_path):
     given = ("plan", study, "--target-epsilon", "0.8", "--encoder-share", "0.4")
     block = invoke(*given).output.partition("the given share for the encoder, which costs ")[2]
     pasted = yaml.safe_load("encoder:" + block.partition("encoder:")[2].partition("#")[0])
-    advice = json.loads(invoke(*given, "--json").output)["advice"]
+    advice = json.loads(invoke(*given, "--format", "json").output)["advice"]
     assert advice["split"]["fields"]["encoder.noise"] == pasted["encoder"]["noise"]
     assert "give both" in invoke("plan", study, "--encoder-share", "0.4").output
 

@@ -91,7 +91,7 @@ def test_a_study_that_asks_too_much_is_refused_with_exit_code_3(policy, study):
     done = invoke("policy", "check", policy, "--study", study)
     assert done.exit_code == 3
     assert "tiny: refused: too_few_silos: study.min_silos is 3" in done.output
-    done = invoke("policy", "check", policy, "--study", study, "--json")
+    done = invoke("policy", "check", policy, "--study", study, "--format", "json")
     assert done.exit_code == 3
     assert json.loads(done.output)["refused"]["reason"] == "too_few_silos"
 
@@ -103,7 +103,7 @@ def test_every_reason_has_a_line_and_a_place_in_the_document(policy, study):
     lines = invoke("policy", "check", policy, "--study", study).output.splitlines()
     assert lines[1] == "tiny: refused"
     assert [line.partition(":")[0] for line in lines[2:]] == ["- too_few_silos", "- too_many_rounds"]
-    told = json.loads(invoke("policy", "check", policy, "--study", study, "--json").output)
+    told = json.loads(invoke("policy", "check", policy, "--study", study, "--format", "json").output)
     assert [one["reason"] for one in told["reasons"]] == ["too_few_silos", "too_many_rounds"]
     assert told["refused"]["reason"] == "too_few_silos"
 
@@ -113,7 +113,7 @@ def test_a_study_that_cannot_be_accounted_for_is_refused_by_name(policy, study):
     done = invoke("policy", "check", policy, "--study", study)
     assert done.exit_code == 3
     assert f"{study}: refused: batch_statistics: study.encoder.mmd: such a loss couples" in done.output
-    done = invoke("policy", "check", policy, "--study", study, "--json")
+    done = invoke("policy", "check", policy, "--study", study, "--format", "json")
     assert done.exit_code == 3
     document = json.loads(done.output)
     assert (document["study"], document["refused"]["reason"]) == (None, "batch_statistics")
@@ -152,7 +152,7 @@ def test_a_stricter_policy_passes_and_a_looser_one_asks_for_a_second_look(policy
     done = invoke("policy", "diff", other, policy)
     assert done.exit_code == 3
     assert done.output.startswith("LOOSER        smallest_domain")
-    assert json.loads(invoke("policy", "diff", other, policy, "--json").output) == [
+    assert json.loads(invoke("policy", "diff", other, policy, "--format", "json").output) == [
         {
             "field": "smallest_domain",
             "change": "looser",

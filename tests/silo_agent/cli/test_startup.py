@@ -73,4 +73,4 @@ def test_what_a_dry_round_starts_needs_no_package_of_a_coordinator_alone(folder)
 
 
 def test_a_price_still_loads_what_counts_it(folder):
-    assert "dp_accounting" in loaded(folder, "silo_agent.cli.main", "ledger", "show", "--json")
+    assert "dp_accounting" in loaded(folder, "silo_agent.cli.main", "ledger", "show", "--format", "json")

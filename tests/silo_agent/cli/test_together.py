@@ -88,19 +88,19 @@ def test_three_hospitals_are_bounded_from_their_exports_alone(exported, together
     assert "all 3 of them" in said
     checked = [f"checking {path.name}" for path in files]
     assert told == ["checking the exports", *checked, "adding the losses up"]
-    found = json.loads(together(*files, "--json").output)
+    found = json.loads(together(*files, "--format", "json").output)
     assert [hospital["epsilon"] for hospital in found["hospitals"]] == list(expected.alone)
     assert (found["two"], found["all"], found["delta"]) == (expected.two, expected.all, 1e-5)
 
 
 def test_the_smallest_delta_is_right_for_all(exported, together):
     files = [exported("north", HEADS, delta=1e-5), exported("south", HEADS, delta=1e-7)]
-    assert json.loads(together(*files, "--json").output)["delta"] == 1e-7
+    assert json.loads(together(*files, "--format", "json").output)["delta"] == 1e-7
 
 
 def test_public_data_have_no_bound(exported, together):
     files = [exported("north", HEADS), exported("south", Cost("training", 1.0, 0.0, 1), public=True)]
-    found = json.loads(together(*files, "--json").output)
+    found = json.loads(together(*files, "--format", "json").output)
     assert found["all"] == UNBOUNDED
     assert math.isfinite(found["hospitals"][0]["epsilon"])
 

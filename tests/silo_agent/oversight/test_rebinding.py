@@ -167,5 +167,7 @@ def test_the_command_asks_the_coordinator_first(hospital, monkeypatch):
     assert asked == [1, 1]
     shown = CliRunner().invoke(main.app, ["ledger", "show", "-c", agent])
     assert "bound anew" in shown.output
-    entries = json.loads(CliRunner().invoke(main.app, ["ledger", "show", "--json", "-c", agent]).output)["entries"]
+    entries = json.loads(CliRunner().invoke(main.app, ["ledger", "show", "--format", "json", "-c", agent]).output)[
+        "entries"
+    ]
     assert [entry["kind"] for entry in entries] == ["policy", "rebound", "policy"]

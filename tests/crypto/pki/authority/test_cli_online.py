@@ -111,9 +111,12 @@ def test_an_authority_gets_a_key_for_timestamps(run, online):
 
 def test_the_root_takes_back_an_admission_by_its_number(run, online):
     run("admit", "root", *NORTH, "--data-set", "north-ward")
-    lines = run("register", "root").stdout.splitlines()
+    lines = run("register", "root", "--format", "json").stdout.splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]
     assert kinds == ["authority", "admission"]
+    shown = run("register", "root").stdout.splitlines()
+    assert [line.split("  ")[2] for line in shown] == kinds
+    assert "fedward://silo/north" in shown[1]
     told = run("revoke", "root", "--serial", json.loads(lines[1])["serial"], "--reason", "typo").output
     assert "revoked the admission of fedward://silo/north" in told
     assert told.endswith(

@@ -50,7 +50,7 @@ def fails(monkeypatch, capsys, *arguments):
 
 def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     json_file, plot = tmp_path / "out.json", tmp_path / "out.svg"
-    options = ("--seeds", "2", "--patients", "60", "--without-noise", "--alone", "--json", json_file, "--plot", plot)
+    options = ("--seeds", "2", "--patients", "60", "--without-noise", "--alone", "--figures", json_file, "--plot", plot)
     shown = run(study, *options)
     assert "made-up records" in shown
     assert all(row in shown for row in ("mean", "worst domain", "all together", "without noise"))
@@ -67,7 +67,7 @@ def test_made_up_records_give_table_json_and_plot(study, tmp_path):
 def test_of_a_recipe_that_keeps_parts_each_silos_own_patients_are_shown_too(tmp_path):
     """Beside the common test records, which the mean of all silos' models predicts."""
     file = write_yaml(tmp_path / "kept.yaml", tiny_document(recipe="lg-fedavg"))
-    shown = run(file, "--seeds", "1", "--patients", "60", "--ensemble", "--json", tmp_path / "out.json")
+    shown = run(file, "--seeds", "1", "--patients", "60", "--ensemble", "--figures", tmp_path / "out.json")
     assert "own patients" in shown
     assert "ensemble" in shown
     runs = json.loads((tmp_path / "out.json").read_text())["runs"]
@@ -91,7 +91,7 @@ def test_every_option_may_be_left_out(monkeypatch, study, tmp_path):
         "deploy.local.simulate.made_up_records.MadeUp", lambda *given: asked.append(given) or made_up(60, 0.2)
     )
     monkeypatch.setattr("deploy.local.simulate.command.parse_seeds", lambda text: (int(text) - 4,))
-    run(study, "--json", tmp_path / "out.json")
+    run(study, "--figures", tmp_path / "out.json")
     assert side_by_side == [1]
     assert asked == [(1000, 0.2, 1.5, 0.5, 0.25)], "patients, prevalence, effect, difference, share held out"
     found = json.loads((tmp_path / "out.json").read_text())
@@ -148,7 +148,7 @@ def test_a_study_of_a_number_shows_what_is_explained(tmp_path):
 def test_public_records_are_read_and_the_reason_is_kept(study, files, tmp_path):
     json_file = tmp_path / "out.json"
     shown = run(
-        study, "--data", files["north"].parent, "--public", "made for a test", "--seeds", "3-3", "--json", json_file
+        study, "--data", files["north"].parent, "--public", "made for a test", "--seeds", "3-3", "--figures", json_file
     )
     assert "made for a test" in shown
     found = json.loads(json_file.read_text())
@@ -162,7 +162,7 @@ def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files,
     rows = [line for file in files.values() for line in file.read_text().splitlines()[1:]]
     wards = [f"{row},Ward {number % 4}" for number, row in enumerate(rows)]
     table.write_text("\n".join(["patient,group,age,lactate,ill,ward", *wards, f"p,a,{'old' * 9},5,1,Ward 1"]))
-    options = ("--public", "made for a test", "--silos-by", "ward", "--seeds", "1,4", "--json", json_file)
+    options = ("--public", "made for a test", "--silos-by", "ward", "--seeds", "1,4", "--figures", json_file)
     test = files["north"]
     test.write_text(test.read_text() + "q,z,50,5,1\n")
     shown = run(study, "--data", table, "--test", test, *options)
@@ -189,7 +189,7 @@ def test_a_file_to_measure_on_is_no_silo_however_its_path_is_written(monkeypatch
     folder = files["north"].parent
     (folder / "test.csv").write_text(files["north"].read_text())
     monkeypatch.chdir(folder.parent)
-    options = ("--public", "made for a test", "--seeds", "1", "--json", tmp_path / "out.json")
+    options = ("--public", "made for a test", "--seeds", "1", "--figures", tmp_path / "out.json")
     run(study, "--data", folder.name, "--test", f"{folder.name}/../{folder.name}/test.csv", *options)
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["silos"] == {"north": 80, "south": 80, "west": 80}
@@ -203,7 +203,7 @@ def test_images_lie_below_the_folder_of_the_files(tmp_path):
         (folder / f"{name}.csv").write_text(file.read_text().replace("png/", f"{name}/png/"))
         file.unlink()
     study = write_yaml(tmp_path / "scans.yaml", images.study_document())
-    options = ("--public", "made for a test", "--seeds", "2", "--workers", "2", "--json", json_file)
+    options = ("--public", "made for a test", "--seeds", "2", "--workers", "2", "--figures", json_file)
     run(study, "--data", folder, *options)
     found = json.loads(json_file.read_text())
     assert found["left_out"] == 0
@@ -220,7 +220,7 @@ def test_a_reason_without_records_is_an_error(monkeypatch, capsys, study):
     assert "--public without --data" in fails(monkeypatch, capsys, study, "--public", "published")
 
 
-@pytest.mark.parametrize("option", ["--json", "--plot"])
+@pytest.mark.parametrize("option", ["--figures", "--plot"])
 def test_a_file_that_cannot_be_written_is_told_at_once(monkeypatch, capsys, study, tmp_path, option):
     assert "there is no folder" in fails(monkeypatch, capsys, study, option, tmp_path / "nowhere" / "out.svg")
     assert ".svg, .png, .pdf" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.txt")

@@ -86,7 +86,7 @@ def test_the_most_frequent_reasons_are_told_and_how_many_more_there_are(found):
     many = {TEST_RECORDS: LeftOut(99, tuple(map(reason, range(MOST_REASONS + 3))))}
     lines = why(Simulated(STUDY, found.runs, "made for a test", {}, many))
     assert len(lines) == MOST_REASONS + 1
-    assert lines[-1] == "and 3 more reasons to leave out test records; --json has all"
+    assert lines[-1] == "and 3 more reasons to leave out test records; JSON has all"
     exactly = {TEST_RECORDS: LeftOut(99, tuple(map(reason, range(MOST_REASONS))))}
     assert len(why(Simulated(STUDY, found.runs, "made for a test", {}, exactly))) == MOST_REASONS
 

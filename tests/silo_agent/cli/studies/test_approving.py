@@ -76,7 +76,7 @@ def test_a_study_is_shown_with_its_text_price_verdict_and_what_to_do(hospital, f
     assert f"Spent before 0.0000, after {total:.4f} of 4.0000" in " ".join(done.output.split())
     assert "The policy would take it." in done.output
     assert f"Not approved. To approve it: fedward-silo study approve {STUDY.digest[:12]} --data NAME" in done.output
-    found = json.loads(invoke(hospital, "show", STUDY.digest[:12], "--json").output)
+    found = json.loads(invoke(hospital, "show", STUDY.digest[:12], "--format", "json").output)
     assert (found["digest"], found["hospital"]["taken"], found["reasons"]) == (STUDY.digest, True, [])
     assert parse_study(json.dumps(found["text"]).encode(), STUDY.digest) == STUDY
     assert {path: path.read_bytes() for path in hospital.parent.rglob("*") if path.is_file()} == before
@@ -99,7 +99,7 @@ def test_all_that_the_policy_has_against_it_is_said_with_exit_code_3(hospital):
     assert done.exit_code == 3
     assert "too_few_silos" in done.output
     assert "colluders" in done.output
-    reasons = json.loads(invoke(hospital, "show", "tiny", "--json").output)["reasons"]
+    reasons = json.loads(invoke(hospital, "show", "tiny", "--format", "json").output)["reasons"]
     assert {"too_few_silos", "colluders"} <= {one["reason"] for one in reasons}
 
 
@@ -161,7 +161,7 @@ def test_a_study_that_has_begun_is_shown_and_stopped(hospital, folder):
 def test_approvals_are_listed_and_taken_back(hospital, folder):
     assert "has approved no study" in invoke(hospital, "approvals").output
     invoke(hospital, "approve", "tiny", "--data", "lab")
-    listed = json.loads(invoke(hospital, "approvals", "--json").output)["approvals"]
+    listed = json.loads(invoke(hospital, "approvals", "--format", "json").output)["approvals"]
     assert [(one["digest"], one["data"]) for one in listed] == [(STUDY.digest, "lab")]
     assert "lab" in invoke(hospital, "approvals").output
     assert "charged nothing from now on" in invoke(hospital, "withdraw-approval", "tiny").output
@@ -212,14 +212,14 @@ def test_a_study_says_who_asks_and_what_is_new(hospital, folder, authority):
     assert f"It differs from tiny {STUDY.digest[:12]}, which asked before:" in shown
     assert "  revision: null before, 2 now\n" in shown
     assert '  silos: ["north", "south", "west"] before, ["north", "south", "west", "east"] now' in shown
-    found = json.loads(invoke(hospital, "show", later.digest, "--json").output)
+    found = json.loads(invoke(hospital, "show", later.digest, "--format", "json").output)
     assert (found["author"], found["purpose"], found["earlier"]["digest"]) == (
         "fedward://author/ann",
         "The same, better.",
         STUDY.digest,
     )
     assert len(found["earlier"]["changes"]) == 3
-    assert json.loads(invoke(hospital, "show", hers.digest, "--json").output)["earlier"] is None
+    assert json.loads(invoke(hospital, "show", hers.digest, "--format", "json").output)["earlier"] is None
 
 
 def test_the_author_of_a_file_is_who_signed_it_beside(hospital, authority):
@@ -264,7 +264,7 @@ def test_a_study_is_declined_with_a_reason(hospital, folder):
     assert (one.verdict, one.reason) == ("refused", "not ours")
     assert "It was declined on" in invoke(hospital, "show", "tiny").output
     assert "nothing: declined" in invoke(hospital, "approvals").output
-    listed = json.loads(invoke(hospital, "approvals", "--json").output)["approvals"]
+    listed = json.loads(invoke(hospital, "approvals", "--format", "json").output)["approvals"]
     assert [(found["verdict"], found["signed"]) for found in listed] == [("refused", False)]
 
 
@@ -287,7 +287,7 @@ def test_the_list_says_what_becomes_of_every_study(hospital, folder):
     assert "refused: delta, clip" in done
     assert f"refused {tiny_study(name='refused').digest[:12]}: clip: 2\n" in done
     assert "refused: budget_spent" in done
-    listed = json.loads(CliRunner().invoke(main.app, ["studies", "--json", "-c", str(hospital)]).output)
+    listed = json.loads(CliRunner().invoke(main.app, ["studies", "--format", "json", "-c", str(hospital)]).output)
     assert {one["name"]: one.get("verdict") for one in listed} == {
         "began": None,
         "waits": "waits for your decision",

@@ -1,0 +1,1 @@
+"""Man pages of all programs, made from their commands: `python -m deploy.manual`."""
