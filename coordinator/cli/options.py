@@ -14,10 +14,8 @@ from coordinator.config import OperatorConfig
 from coordinator.errors import CoordinatorError
 
 if TYPE_CHECKING:
-    from coordinator.operating import Operator
-    from crypto.authorship import SignatureBeside
+    from coordinator.client.plain import CoordinatorClient
     from crypto.pki.certificates import Credential
-    from policies.documents.study import Study
 
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
@@ -29,10 +27,6 @@ ReasonOption = Annotated[
 DEFAULT = Path("operator.yaml")
 
 
-class AmbiguousSignatureError(CoordinatorError):
-    """Several authors' signatures lie beside one study. Nothing was handed in."""
-
-
 class UnconfirmedError(CoordinatorError):
     """Nobody has confirmed what cannot be undone. Nothing changed."""
 
@@ -42,16 +36,16 @@ def console() -> Console:
     return Console(markup=False, emoji=False)
 
 
-def connected(path: Path) -> Operator:
+def connected(path: Path) -> CoordinatorClient:
     """Return the connection of a person's configuration file."""
-    from coordinator.operating import Operator
+    from coordinator.client.plain import CoordinatorClient
 
-    return Operator(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
+    return CoordinatorClient(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
 
 
 def person(path: Path) -> Credential:
     """Return the credential of a person's configuration file, renewed if it is time."""
-    from coordinator.operating import credential_of
+    from coordinator.client.plain import credential_of
 
     return credential_of(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
 
@@ -66,35 +60,3 @@ def confirm(question: str, *, yes: bool) -> None:
     if not typer.confirm(question, err=True):
         msg = "nothing was done"
         raise UnconfirmedError(msg)
-
-
-def signature_file(study: Path, author: str) -> Path:
-    """Return where an author's signature lies, beside the study."""
-    return study.with_name(f"{study.name}.{author}.sig")
-
-
-def signature_beside(study: Path) -> SignatureBeside | None:
-    """Return the author's signature that lies beside a study; None if none does.
-
-    Raises `AmbiguousSignatureError` if several do: a study has one author. `SignatureRefused`, OSError.
-    """
-    from crypto.authorship import SignatureBeside
-
-    found = sorted(study.parent.glob(f"{study.name}.*.sig"))
-    if len(found) > 1:
-        msg = f"a study has one author, and beside {study} lie {', '.join(one.name for one in found)}; leave one there"
-        raise AmbiguousSignatureError(msg)
-    return SignatureBeside.read(found[0]) if found else None
-
-
-def signed_by(client: Operator, study: Path, text: Study) -> SignatureBeside | None:
-    """Return the author's signature: made by an author's own certificate, else what lies beside the file, if anything.
-
-    Raises what `signature_beside` raises.
-    """
-    from crypto.authorship import sign_study
-    from crypto.pki.identity import Role
-
-    if client.credential.identity.role is Role.AUTHOR:
-        return sign_study(client.credential, text.digest, text.purpose)
-    return signature_beside(study)

@@ -25,8 +25,6 @@ from coordinator.cli.options import (
     connected,
     console,
     person,
-    signature_file,
-    signed_by,
 )
 from policies.documents.study import load_study
 
@@ -47,6 +45,7 @@ def sign(study: Path, operator: OperatorOption = DEFAULT) -> None:
     The configuration is the author's. The coordinator is not called.
     """
     from common.durable import write_whole
+    from coordinator.client.signing import signature_file
     from crypto.authorship import sign_study
 
     text, credential = load_study(study), person(operator)
@@ -58,8 +57,10 @@ def sign(study: Path, operator: OperatorOption = DEFAULT) -> None:
 @study_app.command()
 def create(study: Path, operator: OperatorOption = DEFAULT) -> None:
     """Hand in a study file and print its digest. An author signs it by that; an operator hands in a signed one."""
+    from coordinator.client.signing import signed_by
+
     text, client = load_study(study), connected(operator)
-    typer.echo(client.create(text.canonical(), signed_by(client, study, text)))
+    typer.echo(client.create(text.canonical(), signed_by(client.credential, study, text)))
 
 
 @study_app.command()

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console, signed_by
+from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
 from policies.documents.study import load_study, require_bounds
 from protos.messages import ALLOWED, PERSON, REFUSED, SILENT
 
@@ -41,6 +41,8 @@ def validate(
     A silo answers in a word, and not with its limits. What is spent there does not enter the answer, so a study that is
     allowed may still be refused because a budget does not suffice. Exit code 3 if a silo refuses.
     """
+    from coordinator.client.signing import signed_by
+
     text = load_study(study)
     require_bounds(text)
     if local:
@@ -49,7 +51,7 @@ def validate(
         )
         return
     client = connected(operator)
-    signed = signed_by(client, study, text)
+    signed = signed_by(client.credential, study, text)
     answers = asked(lambda: client.poll(text.canonical(), signed), seconds, time.monotonic, time.sleep)
     if form is JSON:
         typer.echo(json.dumps({"study": text.digest, "answers": answers}, indent=1))

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from coordinator.client.plain import CoordinatorClient
 from coordinator.config import OperatorConfig
-from coordinator.operating import Operator
 from deploy.local.parties import (
     COORDINATOR,
     Enrolment,
@@ -145,9 +145,9 @@ class Federation:
         return self._await_log(name, "serving" if name == COORDINATOR else "agent starts")
 
     @contextlib.contextmanager
-    def author(self) -> Iterator[Operator]:
+    def author(self) -> Iterator[CoordinatorClient]:
         """The connection of the study's author."""
-        client = Operator(OperatorConfig.load(self.place.author_file))
+        client = CoordinatorClient(OperatorConfig.load(self.place.author_file))
         try:
             yield client
         finally:

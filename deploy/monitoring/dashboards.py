@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.monitoring.panels import GOOD_IF_ONE, GOOD_IF_ZERO, Dashboard, Panel, Query, Row
+from deploy.monitoring.panels import GOOD_IF_ONE, GOOD_IF_ZERO, Dashboard, Panel, PanelRow, Query
 
 _NAMED: Final = "* on (study) group_left (name) fedward_coordinator_study_info"
 _OF_STUDY: Final = '{study=~"$study"}'
@@ -17,7 +17,7 @@ CONSORTIUM: Final = Dashboard(
     "FedWard: consortium",
     "For operators: whether the coordinator serves, which studies move, and who is waited for.",
     (
-        Row(
+        PanelRow(
             "The coordinator",
             (
                 Panel(
@@ -66,7 +66,7 @@ CONSORTIUM: Final = Dashboard(
             ),
             height=4,
         ),
-        Row(
+        PanelRow(
             "Studies",
             (
                 Panel(
@@ -98,7 +98,7 @@ CONSORTIUM: Final = Dashboard(
             ),
             height=8,
         ),
-        Row(
+        PanelRow(
             "Silos",
             (
                 Panel(
@@ -131,7 +131,7 @@ CONSORTIUM: Final = Dashboard(
             ),
             height=8,
         ),
-        Row(
+        PanelRow(
             "Rounds and traffic",
             (
                 Panel(
@@ -170,7 +170,7 @@ CONSORTIUM: Final = Dashboard(
             ),
             height=8,
         ),
-        Row(
+        PanelRow(
             "Refusals and errors",
             (
                 Panel(
@@ -223,7 +223,7 @@ HOSPITAL: Final = Dashboard(
     "FedWard: hospital",
     "For a hospital: its agents, its budget, the studies that ask. Nothing of this leaves the hospital.",
     (
-        Row(
+        PanelRow(
             "The agents",
             (
                 Panel(
@@ -273,7 +273,7 @@ HOSPITAL: Final = Dashboard(
             ),
             height=4,
         ),
-        Row(
+        PanelRow(
             "Studies",
             (
                 Panel(
@@ -309,7 +309,7 @@ HOSPITAL: Final = Dashboard(
             ),
             height=8,
         ),
-        Row(
+        PanelRow(
             "Budget",
             (
                 Panel(
@@ -344,7 +344,7 @@ HOSPITAL: Final = Dashboard(
             ),
             height=8,
         ),
-        Row(
+        PanelRow(
             "Work and traffic",
             (
                 Panel(

@@ -88,7 +88,7 @@ _NO_TIME: Final = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """Panels beside each other, under a heading."""
 
     title: str
@@ -103,7 +103,7 @@ class Dashboard:
     uid: str
     title: str
     about: str
-    rows: tuple[Row, ...]
+    rows: tuple[PanelRow, ...]
     choices: tuple[tuple[str, str], ...] = ()
 
     @property

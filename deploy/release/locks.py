@@ -40,10 +40,12 @@ class InstalledRole:
 
 
 ROLES: Final = (
-    InstalledRole("coordinator", ("coordinator", "postgres"), cpu=True),
-    InstalledRole("silo", ("silo", "dicom", "export"), cpu=True),
-    InstalledRole("research", ("silo", "coordinator", "postgres", "dicom", "export", "demo", "cluster"), cpu=True),
-    InstalledRole("silo-cuda", ("silo", "dicom", "export"), cpu=False),
+    InstalledRole("coordinator", ("coordinator", "postgres", "tracing"), cpu=True),
+    InstalledRole("silo", ("silo", "dicom", "export", "tracing"), cpu=True),
+    InstalledRole(
+        "research", ("silo", "coordinator", "postgres", "dicom", "export", "demo", "cluster", "tracing"), cpu=True
+    ),
+    InstalledRole("silo-cuda", ("silo", "dicom", "export", "tracing"), cpu=False),
 )
 
 

@@ -23,9 +23,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from coordinator.client.plain import CoordinatorClient
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
-from coordinator.operating import Operator
 from crypto.pki.authority import root
 from crypto.pki.authority.asking import PASSPHRASE_VARIABLE
 from crypto.pki.certificates import Credential
@@ -141,7 +141,7 @@ class Watched:
 
     @contextlib.contextmanager
     def as_person(self, name):
-        client = Operator(OperatorConfig.load(self.place.party(name) / "operator.yaml"))
+        client = CoordinatorClient(OperatorConfig.load(self.place.party(name) / "operator.yaml"))
         try:
             yield client
         finally:

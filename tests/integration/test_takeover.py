@@ -12,10 +12,10 @@ import time
 import pytest
 import yaml
 
+from coordinator.client.plain import CoordinatorClient
 from coordinator.config import OperatorConfig
 from coordinator.core.state import Phase
 from coordinator.errors import OperatorError
-from coordinator.operating import Operator
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
 from support.postgres import database_url
@@ -92,7 +92,7 @@ class Pair:
         """The study's status, over a connection that is kept for as long as it works."""
         try:
             if self._author is None:
-                self._author = Operator(OperatorConfig.load(self.federation.place.author_file))
+                self._author = CoordinatorClient(OperatorConfig.load(self.federation.place.author_file))
             return self._author.status(self.federation.study.digest)
         except OperatorError:
             self.close()

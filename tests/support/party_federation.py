@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 import yaml
 
+from coordinator.client.plain import CoordinatorClient
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
-from coordinator.operating import Operator
 from crypto.authorship import sign_study
 from policies.documents.document import parse_document
 from policies.documents.policy import Policy
@@ -124,9 +124,9 @@ class PartyFederation:
         aside = any(silo in entry["silos"] for entry in self.entries(HUB, "silos set aside"))
         return aside or any(entry["outcome"] == "aborted" for entry in self.entries(HUB, "attempt over"))
 
-    def operate(self, call: Callable[[Operator], T]) -> T:
+    def operate(self, call: Callable[[CoordinatorClient], T]) -> T:
         """Have the operator do something."""
-        operator = Operator(OperatorConfig.load(self.root / "operator" / "operator.yaml"))
+        operator = CoordinatorClient(OperatorConfig.load(self.root / "operator" / "operator.yaml"))
         try:
             return call(operator)
         finally:
@@ -194,7 +194,7 @@ class PartyFederation:
         self._insist(lambda operator: operator.create(self.study.canonical(), signed), "ALREADY_EXISTS")
         self._insist(lambda operator: operator.start(self.study.digest), "only a created study can be started")
 
-    def _insist(self, call: Callable[[Operator], object], done: str) -> None:
+    def _insist(self, call: Callable[[CoordinatorClient], object], done: str) -> None:
         end = time.monotonic() + SECONDS
         while True:
             self._revive()

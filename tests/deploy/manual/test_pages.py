@@ -16,6 +16,7 @@ from typer.main import get_command
 from deploy.manual.__main__ import FOLDER
 from deploy.manual.pages import EXIT_CODES, PROGRAMS, page
 
+COMMANDS = Path(__file__).parents[3] / "docs" / "commands.md"
 MAN = shutil.which("man") and shutil.which("groff")
 by_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
 

@@ -1,23 +1,29 @@
-"""A person's client: one method for each call. Errors are sentences."""
+"""The client of a person or a program: one method for each call of the coordinator. Errors are sentences."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import grpc
 
 from coordinator.audit_copy import AuditCopy
+from coordinator.client.signing import signed_by
 from coordinator.config import OperatorConfig
 from coordinator.core.filtering import EVERYTHING, StudyFilter
+from coordinator.core.study import OVER
 from coordinator.errors import OperatorError
 from crypto.authorship import SignatureBeside
 from crypto.pki.certificates import Credential
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
 from crypto.pki.tls import channel_credentials, handshake_fault
+from policies.documents.study import load_study
 from protos import codec
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import sentence
@@ -26,12 +32,25 @@ from protos.status import StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 DEADLINE_SECONDS = 30.0
+LOOK_SECONDS = 1.0
+"""How often `follow` looks at a study."""
 _REACH_SECONDS = 3.0
 """How long one of several machines may take to make a connection."""
 
 
-class Operator:
-    """Calls one coordinator."""
+class CoordinatorClient:
+    """Calls one coordinator. Every method raises `OperatorError` with a sentence if the call fails or is refused."""
+
+    @classmethod
+    def of(cls, config: Path | str) -> Self:
+        """Connect with a person's configuration file (operator.yaml). Raises `DocumentError`, `CryptoError`."""
+        return cls(OperatorConfig.load(Path(config)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     def __init__(self, config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None) -> None:
         """As `credential_of`."""
@@ -44,6 +63,16 @@ class Operator:
     def credential(self) -> Credential:
         """Whose calls these are."""
         return self._credential
+
+    def submit(self, study: Path | str) -> str:
+        """Hand in a study's file, and return its digest.
+
+        An author's certificate signs it by that; for anybody else the author's signature lies beside the file. Raises
+        `DocumentError`, `AmbiguousSignatureError`, `OperatorError`.
+        """
+        file = Path(study)
+        text = load_study(file)
+        return self.create(text.canonical(), signed_by(self._credential, file, text))
 
     def create(self, canonical: bytes, author: SignatureBeside | None) -> str:
         """Hand in a study that its author has signed, and return its digest."""
@@ -91,6 +120,30 @@ class Operator:
             request = operator_pb2.StudyRequest(study=study)
             return codec.from_wire(StudyStatus, self._calls.GetStudyStatus(request, timeout=DEADLINE_SECONDS))
 
+    def follow(self, study: str, seconds: float = LOOK_SECONDS) -> Iterator[StudyStatus]:
+        """Give a study's status now and at every change, until the study is over. It looks every `seconds`."""
+        changes = self.changes()
+        while True:
+            status, is_new = changes(self.status(study))
+            if is_new:
+                yield status
+            if status.state in OVER:
+                return
+            time.sleep(seconds)
+
+    @staticmethod
+    def changes() -> Callable[[StudyStatus], tuple[StudyStatus, bool]]:
+        """Return what says of each status whether it differs from the one before, by more than who was heard when."""
+        last: list[StudyStatus] = []
+
+        def look(status: StudyStatus) -> tuple[StudyStatus, bool]:
+            plain = replace(status, members=tuple(replace(one, last_seen=0.0) for one in status.members))
+            is_new = last != [plain]
+            last[:] = [plain]
+            return status, is_new
+
+        return look
+
     def delete(self, study: str, reason: str = "") -> None:
         """Forget a study that was never started."""
         with self._errors():
@@ -124,7 +177,7 @@ class Operator:
             request = operator_pb2.StudyRequest(study=study)
             return codec.results_from_wire(self._calls.GetResults(request, timeout=DEADLINE_SECONDS))
 
-    def audit(self, first: int) -> AuditCopy:
+    def audit(self, first: int = 0) -> AuditCopy:
         """Return the audit log from the entry with this number on, and what silos signed of it."""
         with self._errors():
             request = operator_pb2.GetAuditLogRequest(first=first)

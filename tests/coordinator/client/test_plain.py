@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from coordinator.client.plain import CoordinatorClient
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
-from coordinator.operating import Operator
 from crypto.authorship import sign_study
 from support.certificates import make_authority
 from support.people import author_in
+from support.small_cohort import write_yaml
 from support.studies import tiny_study
 
 
@@ -22,7 +24,7 @@ def config(port, folder):
 
 @pytest.fixture
 def client(server, operator_folder):
-    made = Operator(config(server.port, operator_folder))
+    made = CoordinatorClient(config(server.port, operator_folder))
     yield made
     made.close()
 
@@ -78,20 +80,50 @@ def test_a_refusal_is_the_coordinators_sentence_without_a_code(client):
 def test_an_operator_hears_of_a_certificate_that_ends_soon(tmp_path):
     old = make_authority(tmp_path).credential("operator", "old", period=(timedelta(days=-80), timedelta(days=10)))
     said = []
-    Operator(config(1, old), lambda level, text: said.append((level, text))).close()
+    CoordinatorClient(config(1, old), lambda level, text: said.append((level, text))).close()
     ((level, text),) = said
     assert (level, text.startswith("the certificate expires on")) == ("warning", True)
 
 
 def test_nobody_answers(operator_folder):
-    client = Operator(config(1, operator_folder))
+    client = CoordinatorClient(config(1, operator_folder))
     with pytest.raises(OperatorError, match=r"no coordinator answers at 127.0.0.1:1: .*check that it is running"):
         client.statuses()
     client.close()
 
 
 def test_another_authority_s_coordinator_is_not_believed(server, tmp_path):
-    client = Operator(config(server.port, make_authority(tmp_path).credential("operator", "ops")))
+    client = CoordinatorClient(config(server.port, make_authority(tmp_path).credential("operator", "ops")))
     with pytest.raises(OperatorError, match=r"check that authority\.pem is the same"):
         client.statuses()
     client.close()
+
+
+def test_an_author_hands_in_a_file_and_follows_the_study(server, authority, client, tmp_path):
+    folder = authority.credential("author", "handing-in")
+    study = tiny_study(name="handed-in")
+    file = write_yaml(tmp_path / "study.yaml", study.model_dump(mode="json"))
+    author = CoordinatorClient(config(server.port, folder))
+    assert author.submit(file) == study.digest
+    author.start("handed-in")
+    seen = []
+    for status in author.follow("handed-in", seconds=0.01):
+        seen.append((status.state, status.phase))
+        if len(seen) == 1:
+            client.abort("handed-in", "enough")
+    assert seen[0] == ("running", "offer")
+    assert [state for state, _ in seen] == ["running", "aborted"]
+    author.close()
+
+
+def test_a_call_of_a_silo_alone_is_no_change(client, authority):
+    study = tiny_study(name="unchanged")
+    client.create(study.canonical(), signed(authority, study))
+    status, changes = client.status("unchanged"), client.changes()
+    heard = replace(status, members=tuple(replace(one, last_seen=one.last_seen + 10) for one in status.members))
+    assert [changes(one)[1] for one in (status, heard, replace(status, round=1), replace(heard, round=1))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
