@@ -1,12 +1,14 @@
 """How many studies ask this silo, by what becomes of them, and the room on its disk: for the hospital's monitor.
 
 Guarantees: only numbers of studies, no name and no reason. They are read from the state folder at most once in
-`FRESH_SECONDS`, however often somebody scrapes; what cannot be read leaves its own metric out, and no other.
+`FRESH_SECONDS`, however often somebody scrapes; what cannot be read leaves its own metric out, and no other. A scrape
+does not wait for a state that somebody has locked: it gives the figures of before.
 """
 
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +24,8 @@ from silo_agent.storage.offered import WAITS, Offered, offered, verdict_of, wait
 from silo_agent.storage.state import State
 
 FRESH_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 1.0
+"""How long a scrape waits for new figures."""
 StudyVerdict = Literal["waiting", "no_data", "refused", "declined", "undecided", "allowed"]
 
 
@@ -46,7 +50,8 @@ class AskingFigures(Collector):
     def __init__(self, state: State, clock: Callable[[], float] = monotonic) -> None:
         self._state, self._clock = state, clock
         self._read = -FRESH_SECONDS
-        self._known: tuple[Metric, ...] = ()
+        self._known: tuple[Metric, ...] = families()
+        self._looking: threading.Thread | None = None
 
     def describe(self) -> Sequence[Metric]:
         """Every family that `collect` may return, without figures."""
@@ -54,9 +59,16 @@ class AskingFigures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every family with its figures."""
-        if self._clock() - self._read >= FRESH_SECONDS:
-            self._read, self._known = self._clock(), self._figures()
+        looks = self._looking is not None and self._looking.is_alive()
+        if not looks and self._clock() - self._read >= FRESH_SECONDS:
+            self._read = self._clock()
+            self._looking = threading.Thread(target=self._look, name="figures", daemon=True)
+            self._looking.start()
+            self._looking.join(PATIENCE_SECONDS)
         yield from self._known
+
+    def _look(self) -> None:
+        self._known = self._figures()
 
     def _figures(self) -> tuple[Metric, ...]:
         asking, free = families()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -88,3 +89,23 @@ def test_what_cannot_be_read_leaves_its_own_metric_out(state):
     monitor = Monitor(state)
     assert monitor.asking("waiting") is None
     assert monitor.registry.get_sample_value("fedward_silo_state_free_bytes") > 0
+
+
+def test_a_scrape_does_not_wait_for_a_state_that_is_locked(state, monkeypatch):
+    monitor, go_on = Monitor(state), threading.Event()
+    approvals.upgrade(state.files, {}, [], NOW)
+    assert monitor.asking("waiting") == 0
+    monkeypatch.setattr(state, "studies", lambda: go_on.wait(60) and [])
+    offered.keep(state.files, EXAM, NOW)
+    offered.judged(state.files, EXAM.digest, (NO_DATA,))
+    monkeypatch.setattr("silo_agent.oversight.asking_figures.PATIENCE_SECONDS", 0.01)
+    monitor.later()
+    assert monitor.asking("waiting") == 0, "the figures of before"
+    threads = threading.active_count()
+    monitor.later()
+    assert monitor.asking("waiting") == 0
+    assert threading.active_count() == threads, "one looks at a time"
+    go_on.set()
+    while any(one.name == "figures" for one in threading.enumerate()):
+        pass
+    assert monitor.asking("waiting") == 1
