@@ -68,8 +68,8 @@ def test_a_call_blocks_no_other_task(config, monkeypatch):
             loop = asyncio.get_running_loop()
 
             def slow(_self, study):
-                loop.call_soon_threadsafe(go_on.set)
                 waiting.append(study)
+                loop.call_soon_threadsafe(go_on.set)
                 while len(waiting) < 2:
                     pass
 
