@@ -174,6 +174,16 @@ def finished(reader):
     pytest.fail("the study does not end")
 
 
+def noted(reader, work, verdict):
+    """Wait until the agent has written a decision into its ledger: a backup from before it would be too old."""
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        if verdict in reader.do("fedward-silo ledger show --format json -c silo/agent.yaml", work):
+            return
+        time.sleep(0.5)
+    pytest.fail("the agent does not note what was decided")
+
+
 @pytest.mark.slow
 @pytest.mark.as_installed
 @pytest.mark.usefixtures("registries")
@@ -224,7 +234,9 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(  # noqa: PLR091
         assert status["state"] == "finished", status["why"]
         reader.read("operator.md", "Who may do what")
         reader.read("operator.md", "Its figures")
-        reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", "Back up", work=charite)
+        reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", work=charite)
+        noted(reader, charite, "withdrawn")
+        reader.read("engineer.md", "Back up", work=charite)
         (version,) = [path for path in (reader.root / "opt/fedward-silo").iterdir() if not path.is_symlink()]
         shutil.copytree(version, version.with_name("0.5.9"), symlinks=True)  # a version before
         (version.parent / "previous").symlink_to("0.5.9")
