@@ -98,8 +98,8 @@ class Prometheus:
         end = time.monotonic() + START_SECONDS
         while True:
             try:
-                self.get("query", query="1")
-            except OSError:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=60).close()
+            except OSError:  # it does not listen yet, or reads its data first
                 assert self._process.poll() is None, Path(self._log.name).read_text()
                 assert time.monotonic() < end
                 time.sleep(0.1)
