@@ -95,6 +95,14 @@ class Prometheus:
         asking.close()
 
     def __enter__(self) -> Self:
+        try:
+            self._await_ready()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _await_ready(self) -> None:
         end = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -104,7 +112,7 @@ class Prometheus:
                 assert time.monotonic() < end
                 time.sleep(0.1)
             else:
-                return self
+                return
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._process.terminate()
