@@ -27,7 +27,7 @@ demo: $(VENV)/.installed ## A whole private study on this machine; STUDY=folder 
 	$(BIN)/python -m deploy.demo --study $(STUDY) --out $(OUT) --seed $(SEED) $(if $(DATA),--data $(DATA))
 
 test: $(VENV)/.installed ## All that a change could commonly break; ten minutes. Properties draw from a fixed seed.
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --durations=25
+	FEDWARD_TESTS_UNTIL=inf $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --durations=25
 
 test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "(slow or hypothesis) and not campaign" --hypothesis-profile=random --durations=25

@@ -57,10 +57,7 @@ def sign(study: Path, operator: OperatorOption = DEFAULT) -> None:
 @study_app.command()
 def create(study: Path, operator: OperatorOption = DEFAULT) -> None:
     """Hand in a study file and print its digest. An author signs it by that; an operator hands in a signed one."""
-    from coordinator.client.signing import signed_by
-
-    text, client = load_study(study), connected(operator)
-    typer.echo(client.create(text.canonical(), signed_by(client.credential, study, text)))
+    typer.echo(connected(operator).submit(study))
 
 
 @study_app.command()

@@ -108,10 +108,10 @@ class AsyncCoordinatorClient:
 
     async def follow(self, study: str, seconds: float = LOOK_SECONDS) -> AsyncIterator[StudyStatus]:
         """Give a study's status now and at every change, until the study is over."""
-        changes = self._client.changes()
+        is_change = self._client.changes()
         while True:
-            status, is_new = changes(await self.status(study))
-            if is_new:
+            status = await self.status(study)
+            if is_change(status):
                 yield status
             if status.state in OVER:
                 return

@@ -122,27 +122,26 @@ class CoordinatorClient:
 
     def follow(self, study: str, seconds: float = LOOK_SECONDS) -> Iterator[StudyStatus]:
         """Give a study's status now and at every change, until the study is over. It looks every `seconds`."""
-        changes = self.changes()
+        is_change = self.changes()
         while True:
-            status, is_new = changes(self.status(study))
-            if is_new:
+            status = self.status(study)
+            if is_change(status):
                 yield status
             if status.state in OVER:
                 return
             time.sleep(seconds)
 
     @staticmethod
-    def changes() -> Callable[[StudyStatus], tuple[StudyStatus, bool]]:
+    def changes() -> Callable[[StudyStatus], bool]:
         """Return what says of each status whether it differs from the one before, by more than who was heard when."""
         last: list[StudyStatus] = []
 
-        def look(status: StudyStatus) -> tuple[StudyStatus, bool]:
-            plain = replace(status, members=tuple(replace(one, last_seen=0.0) for one in status.members))
-            is_new = last != [plain]
-            last[:] = [plain]
-            return status, is_new
+        def is_change(status: StudyStatus) -> bool:
+            now = [replace(status, members=tuple(replace(one, last_seen=0.0) for one in status.members))]
+            before, last[:] = last[:], now
+            return before != now
 
-        return look
+        return is_change
 
     def delete(self, study: str, reason: str = "") -> None:
         """Forget a study that was never started."""

@@ -1,3 +1,3 @@
-"""What others see of a running coordinator beside its answers: figures that are taken when somebody asks for them."""
+"""What an operator sees of a running coordinator beside its answers: figures of the moment, and spans of rounds."""
 
 __all__ = ["current", "round_traces"]

@@ -52,8 +52,10 @@ class CurrentFigures(Collector):
                 elapsed.add_metric([study, one.phase], max(0.0, now - one.since))
                 if one.until:
                     left.add_metric([study, one.phase], one.until - now)
-        with suppress(OSError):  # whoever writes there next says what is wrong with the disk
+        # Whoever writes there next says what is wrong with the disk.
+        with suppress(OSError):
             used.add_metric([], self._spool.used)
+        with suppress(OSError):
             free.add_metric([], self._spool.free)
         for kind, count in self._errors.items():
             errors.add_metric([kind], count)

@@ -119,9 +119,9 @@ def test_an_author_hands_in_a_file_and_follows_the_study(server, authority, clie
 def test_a_call_of_a_silo_alone_is_no_change(client, authority):
     study = tiny_study(name="unchanged")
     client.create(study.canonical(), signed(authority, study))
-    status, changes = client.status("unchanged"), client.changes()
+    status, is_change = client.status("unchanged"), client.changes()
     heard = replace(status, members=tuple(replace(one, last_seen=one.last_seen + 10) for one in status.members))
-    assert [changes(one)[1] for one in (status, heard, replace(status, round=1), replace(heard, round=1))] == [
+    assert [is_change(one) for one in (status, heard, replace(status, round=1), replace(heard, round=1))] == [
         True,
         False,
         True,

@@ -94,6 +94,11 @@ def test_the_spool_is_counted_and_what_cannot_be_read_takes_nothing_else_with_it
 
     monkeypatch.setattr("coordinator.storage.spool.shutil.disk_usage", away)
     assert scraped.value("spool_free_bytes") is None
+    assert scraped.value("spool_bytes") == 1234
+    monkeypatch.undo()
+    monkeypatch.setattr("coordinator.storage.spool._size", away)
+    assert scraped.value("spool_bytes") is None
+    assert scraped.value("spool_free_bytes") > 0
     assert scraped.value("waiting_for", **LABEL, silo="west") == 1
 
 
