@@ -40,6 +40,12 @@ class CoordinatorConfig(Closed):
     port: Port
     metrics_host: str = "127.0.0.1"
     metrics_port: Port
+    console_host: str = "127.0.0.1"
+    """Address on which the console listens, if `console_port` is there."""
+    console_port: Port | None = None
+    """Port of the console for people's browsers, over TLS; absent for no console."""
+    console_url: Annotated[str, Field(pattern=URL)] | None = None
+    """How browsers reach it, as https://host:port; by default the first host of the certificate and the port."""
     certificate: Path
     key: Path
     key_passphrase: Path | None = None

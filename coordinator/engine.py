@@ -291,6 +291,12 @@ class Engine:
         msg = f"{len(found)} studies match {wanted!r}; give the whole name, or {digits}"
         raise UnknownStudyError(msg)
 
+    def document(self, study: str) -> Study:
+        """Return a study's document. Raises `UnknownStudyError`."""
+        with self._lock:
+            self._of(study)
+            return self._study(study)
+
     def not_over(self) -> list[Study]:
         """Return the studies that have not ended, also those that were not started."""
         with self._lock:

@@ -12,3 +12,7 @@ class OperatorError(CoordinatorError):
 
     It is here and not beside its raiser, so that commands can name it without gRPC.
     """
+
+
+class NoConsoleError(CoordinatorError):
+    """This coordinator serves no console. It is here so that the services can name it."""

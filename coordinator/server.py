@@ -17,6 +17,7 @@ from prometheus_client import start_http_server
 
 from common.systemd import StatusLine
 from coordinator.config import CoordinatorConfig
+from coordinator.console.serving import CoordinatorConsole
 from coordinator.cosigning import KnownLedgers
 from coordinator.door import files
 from coordinator.door.connections import Connections
@@ -27,6 +28,7 @@ from coordinator.metrics import CoordinatorMetrics
 from coordinator.people.authors import require_author
 from coordinator.people.desk import Desk
 from coordinator.people.service import OperatorService
+from coordinator.people.silo_book import SiloBook
 from coordinator.service import Refusals, SiloService
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
@@ -140,10 +142,23 @@ class Server:
         release = version("fedward")
         self.desk = Desk(self.engine, store, config.quotas, require_author(trust), self.engine.now)
         audit, polls = store.audit, self.desk.polls
-        silos = SiloService(self.engine, spool, refusals, release, cosigning=self._cosigning, audit=audit, polls=polls)
+        book = SiloBook()
+        silos = SiloService(
+            self.engine,
+            spool,
+            refusals,
+            release,
+            cosigning=self._cosigning,
+            audit=audit,
+            polls=polls,
+            joined=book.note,
+        )
         self._add(SILOS, silos)
+        self.console = CoordinatorConsole(
+            config, credential, self.desk, book, broken=_page_failed, active=database.require
+        )
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
-        self._add(OPERATORS, OperatorService(self.desk, refusals), pool=self._operators)
+        self._add(OPERATORS, OperatorService(self.desk, refusals, self.console.link), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
         self.metrics.registry.register(CurrentFigures(self.engine.under_way, self.engine.now, spool, database.errors))
@@ -185,6 +200,7 @@ class Server:
         self._renewing.start()
         self._keeping.start()
         self._server.start()
+        self.console.start()
         self.metrics.active.set(1)
         for name in ("", *SERVICES):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -193,6 +209,7 @@ class Server:
             version=version("fedward"),
             port=self.port,
             metrics_port=self.metrics_port,
+            console_port=self.console.port,
             epoch=self._lease.epoch,
         )
 
@@ -200,6 +217,7 @@ class Server:
         """Finish the calls in progress, then stop, and give the lease back, so that another takes over at once."""
         self._stop.set()
         self._health.enter_graceful_shutdown()
+        self.console.close()
         self._guard.release()
         self.engine.close()
         self._server.stop(grace=5.0).wait()
@@ -213,6 +231,10 @@ class Server:
             self._keeping.join()
         self._lease.give_back()
         log.info("stopped")
+
+
+def _page_failed(error: Exception) -> None:
+    log.error("a page of the console failed", exc_info=error)
 
 
 class RevocationCheck:

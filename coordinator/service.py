@@ -30,7 +30,7 @@ from coordinator.door.connections import Connections
 from coordinator.door.later import Later
 from coordinator.door.log_limit import LogLimit
 from coordinator.engine import Engine, UnknownStudyError
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, NoConsoleError
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.relay.handing_out import HandingOut
 from coordinator.shortages import Shortages
@@ -49,7 +49,7 @@ from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
 from protos.audit import CosignedAudit
-from protos.bounds import MAX_SILOS, sentence
+from protos.bounds import MAX_NAME, MAX_SILOS, sentence
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
@@ -98,6 +98,7 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
     (WrongPhaseError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
+    (NoConsoleError, grpc.StatusCode.FAILED_PRECONDITION),
     (LedgerRolledBackError, grpc.StatusCode.DATA_LOSS),
     (CosignError, grpc.StatusCode.INVALID_ARGUMENT),
     (ResumeError, grpc.StatusCode.ABORTED),
@@ -262,7 +263,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         cosigning: KnownLedgers,
         audit: AuditLog,
         polls: PollBox,
+        joined: Callable[[str, str, bytes], object] = lambda *_: None,
     ) -> None:
+        """`joined` hears of each silo that joins: its version and its certificate (PEM)."""
+        self._joined = joined
         self._engine, self._handing_out = engine, HandingOut(spool)
         self._cosigning, self._version = cosigning, version
         self._audit, self._polls = audit, polls
@@ -288,6 +292,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             )
             raise MessageError(msg)
         require_text(request.agent_version, "join.agent_version")
+        self._joined(silo, sentence(request.agent_version, MAX_NAME), certificate_of(context))
         if self.refusals.log_limit.allows(silo):
             log.info("joined", silo=silo, version=request.agent_version)
         return silo_pb2.JoinReply(

@@ -37,12 +37,16 @@ class SignatureBeside:
     def read(cls, path: Path) -> Self:
         """Read a file that holds one. Raises `SignatureRefused` if it holds none, OSError."""
         with path.open("rb") as opened:
-            content = opened.read(_MOST_BYTES)
+            return cls.parse(opened.read(_MOST_BYTES), path)
+
+    @classmethod
+    def parse(cls, content: bytes, origin: Path | str) -> Self:
+        """Read what a file holds; `origin` is its name in messages. Raises `SignatureRefused`."""
         try:
-            found = json.loads(content)
+            found = json.loads(content[:_MOST_BYTES])
             return cls(found["certificate"].encode(), bytes.fromhex(found["signature"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            msg = f"{path}: cannot be read; sign again"
+            msg = f"{origin}: cannot be read; sign again"
             raise SignatureRefused(msg) from None
 
     @property

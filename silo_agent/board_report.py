@@ -92,6 +92,12 @@ def report(found: FinishedStudy) -> BoardReport:
     )
 
 
+def own_figures(found: FinishedStudy) -> list[Section]:
+    """The sections of figures alone: those that all know, and those of this hospital's own patients."""
+    figures = published.figures_of(found.card["quality"] or ())
+    return [*published.sections(found.study, figures, source=_SOURCE), *_inside(found)]
+
+
 def _inside(found: FinishedStudy) -> Iterator[Section]:
     one = found.evaluation
     title = "How good it is for this hospital's own patients"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from rich.table import Table
 
 from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
 from coordinator.core.filtering import StudyFilter
+from coordinator.outlook import ends, per_cent
 
 if TYPE_CHECKING:
     from protos.status import StudyStatus
@@ -132,29 +132,6 @@ def facts(one: StudyStatus) -> dict[str, object]:
         "bytes": sum(upload.bytes for upload in one.uploads),
         "ends": ends(one),
     }
-
-
-def per_cent(one: StudyStatus) -> int:
-    """How much of a study is done, by its rounds."""
-    if one.state == "finished":
-        return 100
-    return int(100 * one.round / (one.rounds + 1))
-
-
-def ends(one: StudyStatus) -> float | None:
-    """When a study is estimated to end, in seconds since the epoch: rounds to come last as long as those that ended.
-
-    The estimate counts the attempts that were lost, too. None before the first round has ended, and while nothing runs.
-    """
-    spent: defaultdict[int, float] = defaultdict(float)
-    for phase in one.times:
-        spent[phase.round] += phase.seconds
-    done = [seconds for number, seconds in spent.items() if number < one.round]
-    if one.state != "running" or not done or not one.since:
-        return None
-    mean = sum(done) / len(done)
-    begun = one.since - spent.get(one.round, 0.0)
-    return begun + mean * (one.rounds + 1 - one.round)
 
 
 def line(one: StudyStatus, now: datetime) -> str:

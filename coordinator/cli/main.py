@@ -13,6 +13,7 @@ import typer
 
 from common.command_line import run, version_teller
 from coordinator.cli.audit import audit_app
+from coordinator.cli.console import console_app
 from coordinator.cli.machine import backup, drain, restore
 from coordinator.cli.options import DEFAULT, ConfigOption, OperatorOption, connected
 from coordinator.cli.studies import study_app
@@ -26,6 +27,7 @@ from policies.errors import PolicyError
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(study_app, name="study")
 app.add_typer(audit_app, name="audit")
+app.add_typer(console_app, name="console")
 app.command()(drain)
 app.command()(backup)
 app.command()(restore)

@@ -117,6 +117,10 @@ class AsyncCoordinatorClient:
                 return
             await asyncio.sleep(seconds)
 
+    async def link_console(self) -> str:
+        """Return a link that signs the caller in at the coordinator's console, once and within five minutes."""
+        return await self._do(self._client.link_console)
+
     async def close(self) -> None:
         """Close the connection."""
         await self._do(self._client.close)

@@ -185,6 +185,11 @@ class CoordinatorClient:
             cosigned = tuple(codec.from_wire(CosignedAudit, one) for part in parts for one in part.cosignatures)
             return AuditCopy(entries, cosigned)
 
+    def link_console(self) -> str:
+        """Return a link that signs the caller in at the coordinator's console, once and within five minutes."""
+        with self._errors():
+            return str(self._calls.LinkConsole(operator_pb2.LinkConsoleRequest(), timeout=DEADLINE_SECONDS).url)
+
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()

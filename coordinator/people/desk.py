@@ -153,6 +153,10 @@ class Desk:
         """Return a page of the studies that this person may see, in brief, and how many come after it."""
         return page(map(self._owned, self._engine.statuses(lambda study: self._shows(study, who))), wanted)
 
+    def document(self, wanted: str, who: Identity) -> Study:
+        """Return a study's document. Raises `UnknownStudyError`."""
+        return self._engine.document(self._find(wanted, who).study)
+
     def results(self, wanted: str, who: Identity) -> StudyResults:
         """Return what a finished study has published. Raises `UnknownStudyError`, `StudyStateError`."""
         return self._engine.results(self._find(wanted, who).study)
@@ -163,6 +167,22 @@ class Desk:
         while page := self._audit.entries(first, PAGE):
             yield page
             first = page[-1].number + 1
+
+    def audit_before(self, end: int | None, most: int, who: Identity) -> tuple[list[AuditEntry], int]:
+        """Return at most so many entries before the one with the number `end`, or the newest, and how many there are.
+
+        Raises `RightsError`.
+        """
+        self._require_auditor(who)
+        count = self._audit.followed().entries
+        last = count if end is None else min(max(end, 0), count)
+        first = max(0, last - most)
+        return self._audit.entries(first, last - first)[::-1], count
+
+    @property
+    def draining(self) -> bool:
+        """Whether no further round begins."""
+        return self._engine.draining
 
     def cosigned_audit(self, who: Identity) -> list[CosignedAudit]:
         """Return what silos signed of the audit log. Raises `RightsError`."""

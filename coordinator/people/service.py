@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import grpc
 
@@ -12,17 +12,22 @@ from coordinator.core.rights import READERS, Action, Deed
 from coordinator.door.callers import certificate_of
 from coordinator.people.desk import Desk
 from coordinator.service import Caller, Refusals, mapped, mapped_stream
+from crypto.pki.identity import Identity
 from protos import codec
 from protos.bounds import sentence
 from protos.messages import AuthorSignature, require_name, require_text
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
+ConsoleLink = Callable[[Identity, bytes], str]
+"""Returns a one-time link of a person, with a certificate (PEM), to the console."""
+
 
 class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     """The calls of people."""
 
-    def __init__(self, desk: Desk, refusals: Refusals) -> None:
-        self._desk, self._caller = desk, Caller(refusals.trust, READERS)
+    def __init__(self, desk: Desk, refusals: Refusals, link: ConsoleLink) -> None:
+        """`link` makes links to the console."""
+        self._desk, self._caller, self._link = desk, Caller(refusals.trust, READERS), link
         self.refusals = refusals
 
     @mapped
@@ -134,6 +139,16 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
             yield operator_pb2.AuditPart(entries=[codec.to_wire(one) for one in page])
         signed = self._desk.cosigned_audit(who)
         yield operator_pb2.AuditPart(cosignatures=[codec.to_wire(one) for one in signed])
+
+    @mapped
+    def LinkConsole(
+        self,
+        request: operator_pb2.LinkConsoleRequest,  # noqa: ARG002  # it says nothing
+        context: grpc.ServicerContext,
+    ) -> operator_pb2.LinkConsoleReply:
+        """Return a link that signs the caller in at the console."""
+        who = self._caller.identity(context)
+        return operator_pb2.LinkConsoleReply(url=self._link(who, certificate_of(context)))
 
     def _act(self, study: str, deed: Deed) -> operator_pb2.StudyReply:
         self._desk.act(study, deed)

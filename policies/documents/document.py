@@ -228,12 +228,17 @@ def read_document(path: Path, schema: type[C]) -> C:
         raise DocumentError(path, ["there is no such file; create it or give its path"]) from None
     except OSError as error:
         raise DocumentError(path, [f"cannot be read: {error.strerror}; fix the path or the file's rights"]) from error
+    return parse_content(content, schema, path)
+
+
+def parse_content(content: bytes, schema: type[C], origin: Path | str) -> C:
+    """Validate what a YAML file of at most 1 MiB holds; `origin` is its name in messages. Raises `DocumentError`."""
     if len(content) > MAX_BYTES:
         raise DocumentError(
-            path, [f"is larger than {MAX_BYTES} bytes, but a policy or study is a page of text; check the path"]
+            origin, [f"is larger than {MAX_BYTES} bytes, but a policy or study is a page of text; check the path"]
         )
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise DocumentError(path, ["cannot be read: it is not UTF-8 text; save it as UTF-8"]) from None
-    return parse_document(text, schema, path)
+        raise DocumentError(origin, ["cannot be read: it is not UTF-8 text; save it as UTF-8"]) from None
+    return parse_document(text, schema, origin)

@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_pyt
 from policies import file_kinds
 from policies.documents import bounds, consistency
 from policies.documents.about import FIRST, described
-from policies.documents.document import faults_of, read_document
+from policies.documents.document import faults_of, parse_content, read_document
 from policies.documents.fields import StudyFields
 from policies.documents.sections.data import (
     BINARY,
@@ -172,6 +172,11 @@ def _parts(document: Any, path: tuple[str, ...]) -> list[dict[str, Any]]:
 def load_study(path: Path) -> Study:
     """Read a study from YAML. Raises `DocumentError` with file, field and fix, and `Refused` (unaccountable.py)."""
     return read_document(path, Study)
+
+
+def study_in(content: bytes, origin: str) -> Study:
+    """Read a study from what a YAML file holds; `origin` is its name in messages. Raises as `load_study`."""
+    return parse_content(content, Study, origin)
 
 
 def parse_study(canonical: bytes, digest: str) -> Study:

@@ -30,24 +30,34 @@ class ForecastFileError(PolicyError):
 
 def read_forecast(path: Path, study: Study) -> Mapping[str, Any]:
     """The forecast in a file of `fedward-silo plan STUDY --json`. Raises `ForecastFileError`."""
-    fix = f"write it anew: fedward-silo plan STUDY.yaml --format json > {path.name}"
     try:
-        document = json.loads(path.read_bytes())
+        content = path.read_bytes()
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}; {_fix(path)}"
+        raise ForecastFileError(msg) from None
+    return forecast_in(content, study, path)
+
+
+def forecast_in(content: bytes, study: Study, origin: Path | str) -> Mapping[str, Any]:
+    """The forecast in what a file holds; `origin` is its name in messages. Raises `ForecastFileError`."""
+    try:
+        document = json.loads(content)
         digest, forecast = document["digest"], document["forecast"]
         _section(forecast)
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}; {fix}"
-        raise ForecastFileError(msg) from None
     except KeyError as error:
-        msg = f"{path} holds no {error}: expected patients may be missing from the study; {fix}"
+        msg = f"{origin} holds no {error}: expected patients may be missing from the study; {_fix(origin)}"
         raise ForecastFileError(msg) from None
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        msg = f"{path} is not what `fedward-silo plan --json` prints; {fix}"
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        msg = f"{origin} is not what `fedward-silo plan --format json` prints; {_fix(origin)}"
         raise ForecastFileError(msg) from None
     if digest != study.digest:
-        msg = f"{path} forecasts another study ({str(digest)[:12]}, not {study.digest[:12]}); {fix}"
+        msg = f"{origin} forecasts another study ({str(digest)[:12]}, not {study.digest[:12]}); {_fix(origin)}"
         raise ForecastFileError(msg)
     return dict(forecast)
+
+
+def _fix(origin: Path | str) -> str:
+    return f"write it anew: fedward-silo plan STUDY.yaml --format json > {Path(origin).name}"
 
 
 def section(forecast: Mapping[str, Any] | None) -> Section:

@@ -104,6 +104,11 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.ResultsPart.FromString,
                 _registered_method=True)
+        self.LinkConsole = channel.unary_unary(
+                '/fedward.v1.OperatorService/LinkConsole',
+                request_serializer=protos_dot_v1_dot_operator__pb2.LinkConsoleRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.LinkConsoleReply.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -203,6 +208,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LinkConsole(self, request, context):
+        """A link that signs the caller in at the coordinator's console, once and within five minutes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -275,6 +287,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.GetResults,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.ResultsPart.SerializeToString,
+            ),
+            'LinkConsole': grpc.unary_unary_rpc_method_handler(
+                    servicer.LinkConsole,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.LinkConsoleRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.LinkConsoleReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -655,6 +672,33 @@ class OperatorService:
             '/fedward.v1.OperatorService/GetResults',
             protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.ResultsPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LinkConsole(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/LinkConsole',
+            protos_dot_v1_dot_operator__pb2.LinkConsoleRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.LinkConsoleReply.FromString,
             options,
             channel_credentials,
             insecure,

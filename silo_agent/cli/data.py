@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policies.documents.study import load_study
-from policies.file_fit import check_file
-from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, counting, on_terminal, waiting
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
-from silo_agent.storage.approvals import looked_at
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
@@ -44,40 +41,11 @@ def data_check(
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
-    from silo_agent.data.errors import DataAbsentError, DataError, Faults, RecordError
-    from silo_agent.data.reader import read_records
-    from silo_agent.data.table import Written
-    from silo_agent.oversight.approval import policy_of_agent
-    from silo_agent.storage.rows import withdrawn_of
+    from silo_agent.review.data_check import checked
 
     study, settings = load_study(study_file), AgentConfig.load(config)
-    policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
-    path = looked_at(settings, study, policy, data)
-    try:
-        check_file(policy, study)
-        identified_by, written = policy.data_set.identified_by, Written.of(policy)
-        withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-        with counting("rows read") as seen:
-            reading = read_records(
-                path,
-                study.data,
-                identified_by,
-                faults=Faults(limit),
-                written=written,
-                withdrawn=withdrawn,
-                seen=seen,
-            )
-    except DataAbsentError as error:
-        msg = f"{study.name} would wait for its data: {error}"
-        raise StateError(msg) from None
-    except (DataError, Refused) as error:
-        msg = f"the agent would refuse {study.name}: {error}"
-        raise StateError(msg) from None
-    except RecordError as error:
-        msg = (
-            f"reading the data of {study.name} fails on the records, so the agent would send noise alone: {error.found}"
-        )
-        raise StateError(msg) from None
+    with counting("rows read") as seen:
+        path, reading = checked(settings, study, data, limit, seen)
     shown = str(path) if isinstance(path, Path) else path.name
     if form is JSON:
         document = {"study": study.digest, "file": shown, **_document(reading)}

@@ -18,8 +18,9 @@ from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.ledger import read_history
 from policies.plan.derive import HELD_OUT
-from silo_agent.cli.options import counting, find_study, print_whole
+from silo_agent.cli.options import counting, print_whole
 from silo_agent.config import AgentConfig
+from silo_agent.review.known import find_study
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 

@@ -17,16 +17,14 @@ import typer
 
 from common import durable
 from common.output_format import OutputFormat
-from policies.accounting import accountant
 from policies.documents.policy import load_policy
-from policies.errors import ExportError, LedgerRolledBackError
+from policies.errors import ExportError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis
-from policies.ledger.cosign import Cosignature, CosignatureFile, read_cosignatures, require_head
+from policies.ledger.cosign import CosignatureFile, read_cosignatures
 from policies.ledger.events import (
     Debit,
     NoticeKind,
     content_of,
-    costs_of,
 )
 from policies.ledger.exports import (
     Export,
@@ -51,12 +49,11 @@ from silo_agent.cli.options import (
 )
 from silo_agent.config import AgentConfig
 from silo_agent.oversight.ledger_tables import by_entry, by_part, shown
+from silo_agent.review.spent import spent_in, whole_history
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.offered import begun_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from crypto.pki.certificates import Credential, Trust
     from policies.plan.cost import Cost
 
@@ -108,8 +105,8 @@ def ledger_show(
     """Show every entry, what is spent and what is left. A ledger that lost entries is refused, as by `verify`."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
-    _, genesis, entries = _whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
-    spent, names = _spent(genesis, entries), begun_names(StateFolder(settings.state))
+    _, genesis, entries = whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
+    spent, names = spent_in(genesis, entries), begun_names(StateFolder(settings.state))
     if form is JSON:
         history = {**_history(genesis, entries, spent, budget), "study_names": names}
         typer.echo(json.dumps(history, indent=1, allow_nan=False))
@@ -150,7 +147,7 @@ def ledger_verify(
         return
     settings = AgentConfig.load(config)
     files = StateFolder(settings.state)
-    held, genesis, entries = _whole_history(files.ledger, lambda: _trust(settings))
+    held, genesis, entries = whole_history(files.ledger, lambda: _trust(settings))
     debits = sum(isinstance(entry.event, Debit) for entry in entries)
     others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
     witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
@@ -313,23 +310,6 @@ def ledger_rebind(
         typer.echo(f"entry {entry.sequence}: the ledger is bound to the policy's data_set; {signed_by} answers")
 
 
-def _whole_history(
-    path: Path, trust: Callable[[], Trust]
-) -> tuple[tuple[Cosignature, ...], Genesis, tuple[Entry, ...]]:
-    """Read what others cosigned, and the ledger. Raises `LedgerRolledBackError` if the ledger lacks a cosigned head."""
-    held = CosignatureFile(path).latest()  # read first: a running agent may extend the ledger
-    genesis, entries = read_history(path)
-    for item in held:
-        try:
-            require_head(genesis, entries, item.checkpoint.head)
-        except LedgerRolledBackError:
-            from silo_agent.oversight.signing import binding
-
-            if binding(trust(), [item]):
-                raise
-    return held, genesis, entries
-
-
 def _trust(settings: AgentConfig) -> Trust:
     from crypto.pki.certificates import Trust
 
@@ -407,16 +387,6 @@ def _verified_export(path: Path, authority: Path, beside: Path | None, lists: Pa
     if not found.cosigned:
         said.append("nobody cosigned it: only the silo says that it is not an older copy")
     return said
-
-
-def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:
-    """Return the spent epsilon by today's accountant, but never less than the ledger says."""
-    stated = entries[-1].epsilon if entries else 0.0
-    if genesis.unit is not None:
-        # Since version 0.5 a genesis names its unit. The accountant has not changed since, so the newest entry says
-        # what it would find, and nothing has to be counted again.
-        return stated
-    return max(stated, accountant.epsilon([c for entry in entries for c in costs_of(entry.event)], genesis.delta))
 
 
 def _caption(genesis: Genesis, spent: float, budget: float) -> str:

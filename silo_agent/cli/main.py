@@ -21,6 +21,7 @@ from crypto.errors import CryptoError
 from policies.errors import PolicyError
 from protos.messages import MessageError
 from silo_agent.cli import models, new_silo, plan
+from silo_agent.cli.console import console
 from silo_agent.cli.data import data_app
 from silo_agent.cli.enrolment.command import enrol
 from silo_agent.cli.enrolment.rekey import rekey
@@ -152,6 +153,7 @@ def restore(
 
 
 app.command()(studies)
+app.command()(console)
 app.command()(enrol)
 app.command()(rekey)
 app.command()(preflight)

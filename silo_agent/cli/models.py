@@ -20,29 +20,17 @@ from rich.table import Table
 from common.digests import means
 from common.figure_words import told
 from policies.documents.policy import load_policy
-from policies.ledger.chain import bound
-from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
-from policies.plan.cost import Cost
 from silo_agent.cli.evaluated import below
-from silo_agent.cli.options import (
-    DEFAULT,
-    JSON,
-    TABLE,
-    ConfigOption,
-    FormatOption,
-    StudyArgument,
-    find_trained,
-    print_whole,
-    waiting,
-)
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, StudyArgument, print_whole, waiting
 from silo_agent.config import AgentConfig
+from silo_agent.review.charged import charged_of
+from silo_agent.review.known import find_trained
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from silo_agent.learning.figures.evaluation import Estimate, NumberQuality, Quality
     from silo_agent.models.chosen import Picked
-    from silo_agent.models.evaluate import HospitalCohorts
     from silo_agent.models.groups import Released
     from silo_agent.models.jackknife import Spread
     from silo_agent.models.predict import Predictions
@@ -108,6 +96,7 @@ def evaluate(
     regression or boosted trees of this hospital's records alone.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
+    from silo_agent.review.cohorts import cohorts_of
     from silo_agent.storage.opening import read_state
 
     settings = AgentConfig.load(config)
@@ -161,6 +150,7 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, form: Form
     cannot.
     """
     from silo_agent.models.fairness import report
+    from silo_agent.review.cohorts import cohorts_of
     from silo_agent.storage.opening import read_state
 
     settings = AgentConfig.load(config)
@@ -332,14 +322,6 @@ def _gone(study: str, day: date) -> str:
     )
 
 
-def charged_of(ledger: Path, study: str) -> list[Cost] | None:
-    """Return the costs that the ledger holds for a study, or None if there is no ledger."""
-    if not ledger.exists():
-        return None
-    _, entries = read_ledger(ledger)
-    return [cost for entry in entries if entry.debit.study == study for cost in entry.debit.costs.values()]
-
-
 def _document(predictions: Predictions, picked: Picked, out: Path | None) -> dict[str, object]:
     """Return predictions for programs. They have the records only if no file has them."""
     found: dict[str, object] = {
@@ -381,26 +363,6 @@ def _estimated(figure: str, found: Estimate | None) -> str:
     if found is None:
         return "-"
     return f"{told(figure, found.value, found.high)}\n{found.low:.2f}-{found.high:.2f}"
-
-
-def cohorts_of(settings: AgentConfig) -> HospitalCohorts:
-    """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
-    from silo_agent.data.sources.data_set import Division
-    from silo_agent.data.table import Written
-    from silo_agent.models.evaluate import HospitalCohorts
-    from silo_agent.storage.approvals import own
-    from silo_agent.storage.rows import withdrawn_of
-
-    policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
-    if ledger.exists():
-        require_match(ledger.name, bound(*read_history(ledger)), Genesis.of(policy))
-    withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-    return HospitalCohorts(
-        Division.of(policy),
-        lambda study: own(settings, study, policy),
-        Written.of(policy),
-        withdrawn,
-    )
 
 
 def _figures(quality: Quality | NumberQuality, spread: Spread, wanted: Iterable[str]) -> tuple[str, ...]:

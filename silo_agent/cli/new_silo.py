@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from silo_agent.cli.evaluated import difference
-from silo_agent.cli.models import cohorts_of, model_path
+from silo_agent.cli.models import model_path
 from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, StudyArgument, waiting
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
@@ -52,6 +52,7 @@ def adapt(
     """
     from silo_agent.models.adapt import adapt as adapt_model
     from silo_agent.models.adapt import check_output
+    from silo_agent.review.cohorts import cohorts_of
 
     check_output(out)
     settings = AgentConfig.load(config)

@@ -136,17 +136,22 @@ def signed_text(study: Study, given: Approval, credential: Credential) -> str:
 
 def read_signed(path: Path, study: Study) -> Approval:
     """Read such a file. Raises `StateError` if it holds no signed approval of this study, OSError."""
+    with path.open("rb") as opened:
+        return signed_in(opened.read(_MOST_SIGNED), study, path)
+
+
+def signed_in(content: bytes, study: Study, origin: Path | str) -> Approval:
+    """Read what such a file holds; `origin` is its name in messages. Raises `StateError`."""
     try:
-        with path.open("rb") as opened:
-            found = json.loads(opened.read(_MOST_SIGNED))
+        found = json.loads(content[:_MOST_SIGNED])
         digest, given = found["digest"], _approval(found, _VERSION)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         digest, given = "", None
     if given is None or given.data is None or given.signed is None:
-        msg = f"{path}: this is no signed approval; write one with: fedward-silo study sign"
+        msg = f"{origin}: this is no signed approval; write one with: fedward-silo study sign"
         raise StateError(msg)
     if digest != study.digest:
-        msg = f"{path}: it approves {given.study} {digest[:_SHORTEST]}, not {study.name} {study.digest[:_SHORTEST]}"
+        msg = f"{origin}: it approves {given.study} {digest[:_SHORTEST]}, not {study.name} {study.digest[:_SHORTEST]}"
         raise StateError(msg)
     return given
 

@@ -116,6 +116,8 @@ def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
             (Path(scratch) / _MANIFEST).write_text(json.dumps(asdict(manifest), indent=1))
             _add(archive, _MANIFEST, Path(scratch) / _MANIFEST)
         sync_folder(folder)
+    note = {"made": day.isoformat(), "entries": manifest.entries}
+    write_whole(source.last_backup, json.dumps(note).encode())
     return manifest
 
 

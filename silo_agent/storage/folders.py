@@ -13,6 +13,7 @@
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     polls.json                             who asked about which studies today (`oversight.polling`)
     told.json                              which waiting studies the officer was told of (`oversight.telling`)
+    last-backup.json                       when the last backup was made, and up to which entry of the ledger
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
     witnessed/SILO.received                those before, each with when it came
@@ -55,7 +56,7 @@ _STAYS: Final = re.compile(
 
 _NEVER_BACKED_UP: Final = re.compile(
     r"outbox/.*|inbox/.*|(session|secret)\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
-    r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
+    r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)|last-backup\.json"
 )
 """Keys, what only a running study needs, and what is being written."""
 
@@ -294,6 +295,11 @@ class StateFolder:
     def told(self) -> Path:
         """Which waiting studies the officer was told of."""
         return self.path / "told.json"
+
+    @property
+    def last_backup(self) -> Path:
+        """When the last backup was made, and up to which entry of the ledger."""
+        return self.path / "last-backup.json"
 
     @property
     def waiting(self) -> Path:

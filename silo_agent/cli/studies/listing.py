@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
-from silo_agent.cli.options import (
-    DEFAULT,
-    JSON,
-    TABLE,
-    ConfigOption,
-    FormatOption,
-    OfferedStudy,
-    known_studies,
-    print_whole,
-)
+from silo_agent.cli.options import DEFAULT, JSON, TABLE, ConfigOption, FormatOption, print_whole
 
 if TYPE_CHECKING:
     from silo_agent.config import AgentConfig
-    from silo_agent.storage.approvals import Approval
-    from silo_agent.storage.folders import StateFolder
-    from silo_agent.storage.offered import Offered, Said
+    from silo_agent.review.asking import AskingStudy
+    from silo_agent.storage.offered import Said
 
 _SHORT = 12
 
@@ -34,94 +23,40 @@ def studies(config: ConfigOption = DEFAULT, *, form: FormatOption = TABLE) -> No
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
-    from silo_agent.storage.approvals import approvals
-    from silo_agent.storage.folders import StateFolder
-    from silo_agent.storage.model_warnings import kept
-    from silo_agent.storage.offered import author_uri, offered, verdict_of
+    from silo_agent.review.asking import asking
 
     settings = AgentConfig.load(config)
-    folder = StateFolder(settings.state)
     _warn_of_certificate(settings)
-    known = _begun(folder)
-    begun = {one.digest for one in known}
-    asking = [one for one in offered(folder) if one.digest not in begun]
-    warned = {one.digest: kept(folder.study(one.digest).warnings) for one in known}
-    said = {one.digest: verdict_of(folder, one.digest) or () for one in known if not one.why}
-    said |= {one.digest: one.said or () for one in asking}
-    decided = approvals(folder).bound
+    found = asking(settings)
     if form is JSON:
-        began = [
-            asdict(one)
-            | {"warnings": [each.text for each in warned[one.digest]], "author": author_uri(folder, one.digest)}
-            | _reasons(said.get(one.digest, ()))
-            for one in known
-        ]
-        waits = [
-            asdict(OfferedStudy(one.name, one.digest, -1, ""))
-            | {"asked": one.asked, "author": one.author, "verdict": _verdict(one, decided.get(one.digest))}
-            | _reasons(said[one.digest])
-            for one in asking
-        ]
-        typer.echo(json.dumps([*began, *waits], indent=1))
+        typer.echo(json.dumps([_document(one) for one in found], indent=1))
         return
-    if not known and not asking:
+    if not found:
         typer.echo("This silo has begun no study yet.")
         return
     table = Table("study", "digest", "author", "model of round", "state", pad_edge=False)
-    for one in known:
-        rounds = str(one.committed) if one.committed >= 0 else "none yet"
-        author = _short(author_uri(folder, one.digest))
-        table.add_row(one.name, one.digest[:_SHORT], author, rounds, _stands(one, said.get(one.digest, ())))
-    for ask in asking:
-        stands = f"{_verdict(ask, decided.get(ask.digest))}, offered last {ask.asked}"
-        table.add_row(ask.name, ask.digest[:_SHORT], _short(ask.author), "none yet", stands)
+    for one in found:
+        known = one.study
+        rounds = str(known.committed) if known.committed >= 0 else "none yet"
+        stands = one.stands if one.begun else f"{one.stands}, offered last {one.asked}"
+        table.add_row(known.name, known.digest[:_SHORT], _short(one.author), rounds, stands)
     print_whole(table)
-    names = [(one.name, one.digest) for one in known] + [(one.name, one.digest) for one in asking]
-    for name, digest in names:
-        for label, text in said.get(digest, ()):
-            typer.echo(f"{name} {digest[:_SHORT]}: {label}: {text}")
-    if asking:
+    for one in found:
+        for label, text in one.said:
+            typer.echo(f"{one.study.name} {one.study.digest[:_SHORT]}: {label}: {text}")
+    if not all(one.begun for one in found):
         typer.echo("Read one, then approve or decline it: fedward-silo study show DIGEST")
-    for one in known:
-        for warning in warned[one.digest]:
-            typer.echo(f"warning: {one.name}: {warning.text}")
+    for one in found:
+        for warning in one.warnings:
+            typer.echo(f"warning: {one.study.name}: {warning}")
 
 
-def _begun(folder: StateFolder) -> list[OfferedStudy]:
-    from silo_agent.storage.opening import read_state
-
-    if not folder.database.is_file():
-        return []
-    state = read_state(folder.path)
-    try:
-        return known_studies(state)
-    finally:
-        state.close()
-
-
-def _stands(one: OfferedStudy, said: Said) -> str:
-    """How a study stands that has begun here."""
-    if one.why:
-        return f"over: {one.why}"
-    return f"refused: {_labels(said)}" if said else "runs"
-
-
-def _verdict(one: Offered, decided: Approval | None) -> str:
-    """What becomes of a study that asked."""
-    from silo_agent.oversight.asking_figures import verdict
-
-    found = verdict(one, decided)
-    if found == "declined":
-        return "declined" if decided is not None and decided.declined else "its approval was taken back"
-    if found == "waiting":
-        return "waits for your decision"
-    if found in ("refused", "no_data"):
-        return f"refused: {_labels(one.said or ())}"
-    return "not decided yet" if decided is None else f"may use {decided.data}"
-
-
-def _labels(said: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(dict.fromkeys(label for label, _ in said))
+def _document(one: AskingStudy) -> dict[str, object]:
+    """A study as JSON has it."""
+    about = {"warnings": list(one.warnings), "author": one.author}
+    if not one.begun:
+        about = {"asked": one.asked, "author": one.author, "verdict": one.stands}
+    return asdict(one.study) | about | _reasons(one.said)
 
 
 def _reasons(said: Said) -> dict[str, object]:

@@ -13,11 +13,11 @@ from crypto.entropy import SystemEntropy
 from policies.documents.document import DocumentError
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
-from silo_agent.cli.models import cohorts_of
 from silo_agent.config import AgentConfig
 from silo_agent.data.sources.data_set import DataSet, Division
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.noise.draws import FreshDraws
+from silo_agent.review.cohorts import cohorts_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import rows_of

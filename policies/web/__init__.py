@@ -1,0 +1,5 @@
+"""What the consoles of coordinator and hospital have in common: links, sessions, headers, forms, layout, the server.
+
+A console is a table of handlers: functions from a `Call` to an answer. All that a browser may do wrong is refused
+before a handler runs (`console`), and nothing on a page comes from outside the program (docs/design/consoles.md).
+"""

@@ -1,0 +1,4 @@
+"""What a hospital's people see of studies before and after they decide: texts, verdicts, prices against the budget.
+
+Commands and console show the same, because both read it here.
+"""
