@@ -142,7 +142,7 @@ class Server:
         release = version("fedward")
         self.desk = Desk(self.engine, store, config.quotas, require_author(trust), self.engine.now)
         audit, polls = store.audit, self.desk.polls
-        book = SiloBook()
+        self.silo_book = book = SiloBook()
         silos = SiloService(
             self.engine,
             spool,

@@ -8,6 +8,7 @@ application (`request.state.certificate`, DER).
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import threading
@@ -49,7 +50,8 @@ class ConsoleServer:
         try:
             self._socket = socket.create_server((host, port), family=_family(host))
         except OSError as error:
-            msg = f"the console cannot be served on {host}:{port} ({error.strerror}); give another address or port"
+            why = os.strerror(error.errno or 0)  # that of `create_server` repeats the address
+            msg = f"the console cannot be served on {host}:{port} ({why}); give another address or port"
             raise OSError(msg) from None
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(

@@ -67,7 +67,7 @@ class Sessions(Generic[Who]):
         with self._turn:
             self._expire()
             mine = [key for key, one in self._links.items() if one.who == who]
-            for key in mine[: len(mine) - LINKS + 1]:
+            for key in mine[: max(0, len(mine) - LINKS + 1)]:
                 del self._links[key]
             self._links[_kept(secret)] = _Link(who, self.clock() + LINK_SECONDS)
         return secret
@@ -85,7 +85,7 @@ class Sessions(Generic[Who]):
         with self._turn:
             self._expire()
             mine = [key for key, one in self._sessions.items() if one.who == who]
-            for key in mine[: len(mine) - SESSIONS + 1]:
+            for key in mine[: max(0, len(mine) - SESSIONS + 1)]:
                 del self._sessions[key]
             self._sessions[_kept(cookie)] = Session(who, secrets.token_urlsafe(_BYTES), now, now)
         return cookie

@@ -41,7 +41,7 @@ def make_server(authority) -> Callable[[Path], Server]:
 
     def make(data: Path) -> Server:
         files = {name: home / f"{name}.pem" for name in ("certificate", "key", "authority")}
-        server = server_of(CoordinatorConfig(port=0, metrics_port=0, data=data, **files))
+        server = server_of(CoordinatorConfig(port=0, metrics_port=0, console_port=0, data=data, **files))
         server.engine._clock = clock
         server.start()
         return server
