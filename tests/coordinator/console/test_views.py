@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from coordinator.console import views
@@ -86,7 +88,7 @@ def test_the_area_below_the_curve_is_the_published_auc(area):
     points = views.roc(area)
     assert (points[0], points[-1]) == ((0.0, 0.0), (1.0, 1.0))
     assert list(points) == sorted(points)
-    drawn = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:], strict=False))
+    drawn = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
     assert drawn == pytest.approx(area, abs=0.012)
     assert 0 <= views.roc(0.0)[20][1] < views.roc(1.0)[20][1] <= 1
 
@@ -120,8 +122,8 @@ def test_calibration_is_drawn_around_one_and_what_is_not_known_is_left_out():
 
 def test_the_audit_log_says_who_did_what_to_which_study():
     entry = AuditEntry(
-        7, "2026-01-02T03:04:05.000006+00:00", "fedward://author/ada", "c" * 64, "abort", "e" * 64, "ward", "", "why not",
-        "refused", "may not",
+        7, "2026-01-02T03:04:05.000006+00:00", "fedward://author/ada", "c" * 64, "abort", "e" * 64, "ward", "",
+        "why not", "refused", "may not",
     )  # fmt: skip
     (row,) = views.audit([entry]).rows
     assert [cell.text for cell in row] == [
