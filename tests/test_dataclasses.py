@@ -7,6 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DECORATED = re.compile(r"^@dataclass(?:\(([^)]*)\))?.*\n(?:@.*\n)*class (\w+)", re.MULTILINE)
 CHANGE = {
+    "coordinator/console/pages.py:CoordinatorPages",
+    "coordinator/people/silo_book.py:SiloBook",
+    "silo_agent/console/pages.py:HospitalPages",
+    "policies/web/sessions.py:ConsoleSession",
+    "policies/web/sessions.py:Sessions",
     "coordinator/cosigning.py:_Asked",
     "coordinator/door/connections.py:_Connection",
     "coordinator/door/guard.py:_Call",

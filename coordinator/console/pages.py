@@ -31,7 +31,7 @@ from policies.reports import forecast_section, published, study_sections
 from policies.reports.blocks import Cell, Grid, Section, grid
 from policies.reports.guarantee import guarantee
 from policies.web.blocks import PlaceCell
-from policies.web.calls import BadCallError, Call, Download, Moved, NotHereError, Page, Reply
+from policies.web.calls import BadCallError, ConsoleCall, Download, Moved, NotHereError, Page, Reply
 from policies.web.words import time as told_time
 from protos.messages import AuthorSignature
 from protos.status import StudyStatus
@@ -53,15 +53,15 @@ class CoordinatorPages:
     prices: KnownPrices = field(default_factory=KnownPrices)
 
     # --- studies ----------------------------------------------------------------------------------------------------
-    def studies(self, call: Call[Person]) -> Reply:
+    def studies(self, call: ConsoleCall[Person]) -> Reply:
         """The first page: studies, newest first, with filters."""
         return Page("studies.html", self._list(call))
 
-    def studies_live(self, call: Call[Person]) -> Reply:
+    def studies_live(self, call: ConsoleCall[Person]) -> Reply:
         """The same, as the part that changes."""
         return Page("studies_live.html", self._list(call))
 
-    def _list(self, call: Call[Person]) -> dict[str, Any]:
+    def _list(self, call: ConsoleCall[Person]) -> dict[str, Any]:
         who, state = call.who.identity, call.query.get("state", "")
         if state and state not in _EVERY:
             msg = f"a state is one of {', '.join(_EVERY)}"
@@ -90,15 +90,15 @@ class CoordinatorPages:
             "query": "&".join(f"{key}={value}" for key, value in (("state", state), ("page", number)) if value),
         }
 
-    def study(self, call: Call[Person]) -> Reply:
+    def study(self, call: ConsoleCall[Person]) -> Reply:
         """One study as it moves through its rounds."""
         return Page("study.html", self._study(call))
 
-    def study_live(self, call: Call[Person]) -> Reply:
+    def study_live(self, call: ConsoleCall[Person]) -> Reply:
         """The same, as the part that changes."""
         return Page("study_live.html", self._study(call))
 
-    def _study(self, call: Call[Person]) -> dict[str, Any]:
+    def _study(self, call: ConsoleCall[Person]) -> dict[str, Any]:
         one = self._status(call)
         study = self.desk.document(one.study, call.who.identity)
         return {
@@ -112,7 +112,7 @@ class CoordinatorPages:
             "publishes": bool(study.publish),
         }
 
-    def text(self, call: Call[Person]) -> Reply:
+    def text(self, call: ConsoleCall[Person]) -> Reply:
         """A study's document in plain words, and its text."""
         one = self._status(call)
         study = self.desk.document(one.study, call.who.identity)
@@ -127,7 +127,7 @@ class CoordinatorPages:
             },
         )
 
-    def confirm(self, call: Call[Person]) -> Reply:
+    def confirm(self, call: ConsoleCall[Person]) -> Reply:
         """Ask before something that cannot be undone."""
         one, action = self._status(call), _action(call)
         if action not in views.CONFIRMED or action not in views.actions(one, call.who.identity):
@@ -137,7 +137,7 @@ class CoordinatorPages:
         values = {"look": views.look(one), "action": action, "means": means, "publishes": False}
         return Page("confirm.html", values)
 
-    def act(self, call: Call[Person]) -> Reply:
+    def act(self, call: ConsoleCall[Person]) -> Reply:
         """Do something to a study."""
         one, action = self._status(call), _action(call)
         if action in views.CONFIRMED and call.form.get("sure") != "yes":
@@ -147,7 +147,7 @@ class CoordinatorPages:
         gone = action is Action.DELETE
         return Moved("/studies" if gone else f"/studies/{one.study}", f"{one.name}: {_DONE[action]}.")
 
-    def drain(self, call: Call[Person]) -> Reply:
+    def drain(self, call: ConsoleCall[Person]) -> Reply:
         """Begin no further round of any study, or rounds again."""
         undo = call.form.get("undo") == "yes"
         action = Action.FILL if undo else Action.DRAIN
@@ -157,11 +157,11 @@ class CoordinatorPages:
         return Moved("/studies", f"No further round begins; {len(within)} studies are within one.")
 
     # --- a new study ------------------------------------------------------------------------------------------------
-    def new(self, _call: Call[Person]) -> Reply:
+    def new(self, _call: ConsoleCall[Person]) -> Reply:
         """Where a study is handed in."""
         return Page("new.html", {"answers": None, "study": None})
 
-    def create(self, call: Call[Person]) -> Reply:
+    def create(self, call: ConsoleCall[Person]) -> Reply:
         """Take a study that its author has signed, or ask the silos of one."""
         study, signed = _handed_in(call)
         if call.form.get("poll") == "yes":
@@ -171,15 +171,15 @@ class CoordinatorPages:
         return Moved(f"/studies/{digest}", f"{study.name} is created. Start it when its silos are ready.")
 
     # --- results ----------------------------------------------------------------------------------------------------
-    def results(self, call: Call[Person]) -> Reply:
+    def results(self, call: ConsoleCall[Person]) -> Reply:
         """What a finished study has published: figures with intervals, ROC and calibration."""
         return self._results(call, None)
 
-    def with_forecast(self, call: Call[Person]) -> Reply:
+    def with_forecast(self, call: ConsoleCall[Person]) -> Reply:
         """The same, beside the forecast in a file of `fedward-silo plan --format json`."""
         return self._results(call, call.files.get("forecast"))
 
-    def _results(self, call: Call[Person], forecast: bytes | None) -> Reply:
+    def _results(self, call: ConsoleCall[Person], forecast: bytes | None) -> Reply:
         one = self._status(call)
         study = self.desk.document(one.study, call.who.identity)
         found = self.desk.results(one.study, call.who.identity)
@@ -206,7 +206,7 @@ class CoordinatorPages:
             },
         )
 
-    def figures(self, call: Call[Person]) -> Reply:
+    def figures(self, call: ConsoleCall[Person]) -> Reply:
         """The published figures as a file."""
         one = self._status(call)
         found = self.desk.results(one.study, call.who.identity)
@@ -215,7 +215,7 @@ class CoordinatorPages:
         return Download(f"{one.name}-results.json", content.encode(), "application/json")
 
     # --- silos, prices, audit log -----------------------------------------------------------------------------------
-    def silo_list(self, call: Call[Person]) -> Reply:
+    def silo_list(self, call: ConsoleCall[Person]) -> Reply:
         """The silos of all studies that this person may see."""
         found, _ = self.desk.statuses(call.who.identity, StudyFilter())
         seen: dict[str, float] = {}
@@ -241,7 +241,7 @@ class CoordinatorPages:
             "says": says[:_SAID],
         }
 
-    def price_list(self, call: Call[Person]) -> Reply:
+    def price_list(self, call: ConsoleCall[Person]) -> Reply:
         """What each study costs a patient."""
         found, _ = self.desk.statuses(call.who.identity, StudyFilter())
         number = _number(call, "page", 1)
@@ -263,7 +263,7 @@ class CoordinatorPages:
         cohorts = [found.cohorts.get(name, 0.0) for name in ("training", "evaluation")]
         return (cell, state, f"{found.delta:g}", *map(_epsilon, (found.total, found.repeated, *cohorts)))
 
-    def audit(self, call: Call[Person]) -> Reply:
+    def audit(self, call: ConsoleCall[Person]) -> Reply:
         """The audit log, newest first, and what silos signed of it."""
         if call.who.identity.role not in AUDITORS:
             msg = "operators and viewers read the audit log"
@@ -285,7 +285,7 @@ class CoordinatorPages:
         )
 
     # --- inside -----------------------------------------------------------------------------------------------------
-    def _status(self, call: Call[Person]) -> StudyStatus:
+    def _status(self, call: ConsoleCall[Person]) -> StudyStatus:
         try:
             return self.desk.status(call.path["study"], call.who.identity)
         except UnknownStudyError as error:
@@ -307,14 +307,14 @@ _DONE: Final = {
 }
 
 
-def _action(call: Call[Person]) -> Action:
+def _action(call: ConsoleCall[Person]) -> Action:
     if call.path["action"] not in _WHOLE:
         msg = "there is no such action"
         raise NotHereError(msg)
     return Action(call.path["action"])
 
 
-def _number(call: Call[Person], name: str, default: int, *, least: int = 1) -> int:
+def _number(call: ConsoleCall[Person], name: str, default: int, *, least: int = 1) -> int:
     text = call.query.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS) or int(text) < least:
         msg = f"{name} is a whole number from {least} on"
@@ -322,7 +322,7 @@ def _number(call: Call[Person], name: str, default: int, *, least: int = 1) -> i
     return int(text)
 
 
-def _handed_in(call: Call[Person]) -> tuple[Study, AuthorSignature | None]:
+def _handed_in(call: ConsoleCall[Person]) -> tuple[Study, AuthorSignature | None]:
     content, signed = call.files.get("study", b""), call.files.get("signature", b"")
     if not content:
         msg = "choose the study's file (study.yaml)"

@@ -11,6 +11,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.console import pages
 from coordinator.console.pages import CoordinatorPages
 from coordinator.console.people import Person, shown_by
+from coordinator.console.tls import web_context
 from coordinator.core.rights import AUDITORS
 from coordinator.errors import CoordinatorError, NoConsoleError
 from coordinator.people.desk import Desk
@@ -18,7 +19,6 @@ from coordinator.people.silo_book import SiloBook
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Identity
 from crypto.pki.reading import hosts_in, parse_certificate
-from crypto.pki.web_tls import web_context
 from policies.web.calls import Moved
 from policies.web.console import Console, Face
 from policies.web.serving import ConsoleServer

@@ -39,7 +39,7 @@ Stand = Literal["done", "now", ""]
 
 
 @dataclass(frozen=True)
-class Step:
+class RoundStep:
     """One step of the current attempt, and how long it has taken so far in ended phases."""
 
     name: str
@@ -53,7 +53,7 @@ def step_of(phase: str) -> str:
     return next((name for name, (_, phases) in STEPS.items() if phase in phases), "")
 
 
-def steps_of(status: StudyStatus) -> list[Step]:
+def steps_of(status: StudyStatus) -> list[RoundStep]:
     """Return the five steps of a study's current attempt."""
     names = list(STEPS)
     now = step_of(status.phase) if status.state in ("running", "paused", "waiting") else ""
@@ -63,7 +63,7 @@ def steps_of(status: StudyStatus) -> list[Step]:
             spent[step_of(one.phase)] += one.seconds
     place = names.index(now) if now else len(names) if status.state == "finished" else -1
     return [
-        Step(name, means, "now" if name == now else "done" if number < place else "", spent[name])
+        RoundStep(name, means, "now" if name == now else "done" if number < place else "", spent[name])
         for number, (name, (means, _)) in enumerate(STEPS.items())
     ]
 

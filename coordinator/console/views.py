@@ -59,7 +59,7 @@ _ROC_POINTS: Final = 40
 
 
 @dataclass(frozen=True)
-class Look:
+class StudyLook:
     """A study on a page: what the templates read beside the status itself."""
 
     status: StudyStatus
@@ -72,7 +72,7 @@ class Look:
     """The state in one sentence, for a screen reader that hears of changes."""
 
 
-def look(one: StudyStatus) -> Look:
+def look(one: StudyStatus) -> StudyLook:
     """Return how a study is shown."""
     end, step = ends(one), step_of(one.phase)
     names = ", ".join(one.waiting_for[:_NAMED])
@@ -80,7 +80,9 @@ def look(one: StudyStatus) -> Look:
     waits = f"{names} and {more} more" if more > 0 else names
     said = f"{one.name} is {one.state}, round {one.round} of {one.rounds}"
     said += f", step {step}" if step and one.state == "running" else ""
-    return Look(one, BADGES.get(one.state, "off"), per_cent(one), step, waits, "" if end is None else time(end), said)
+    return StudyLook(
+        one, BADGES.get(one.state, "off"), per_cent(one), step, waits, "" if end is None else time(end), said
+    )
 
 
 def actions(one: StudyStatus, who: Identity) -> list[Action]:

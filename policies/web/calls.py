@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
+from policies.errors import PolicyError
 from policies.web.sessions import Who
 
 
 @dataclass(frozen=True)
-class Call(Generic[Who]):
+class ConsoleCall(Generic[Who]):
     """One call of somebody who is signed in. `query` and `form` have each name once; `files` has what was uploaded."""
 
     who: Who
@@ -49,9 +50,9 @@ class Download:
 Reply = Page | Moved | Download
 
 
-class NotHereError(Exception):
+class NotHereError(PolicyError):
     """There is nothing at this address that the caller may see."""
 
 
-class BadCallError(Exception):
+class BadCallError(PolicyError):
     """The caller's values are none that this page takes. The text says which, and what is allowed."""

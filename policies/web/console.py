@@ -28,8 +28,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from policies.web import words
-from policies.web.calls import BadCallError, Call, Download, Moved, NotHereError, Page, Reply
-from policies.web.sessions import Session, Sessions, Who
+from policies.web.calls import BadCallError, ConsoleCall, Download, Moved, NotHereError, Page, Reply
+from policies.web.sessions import ConsoleSession, Sessions, Who
 
 HERE: Final = Path(__file__).parent
 COOKIE: Final = "__Host-fedward"
@@ -60,7 +60,7 @@ _STATIC: Final = {
     "mark.svg": "image/svg+xml",
 }
 
-Handler = Callable[[Call[Who]], Reply]
+Handler = Callable[[ConsoleCall[Who]], Reply]
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class Console(Generic[Who]):
     def action(self, path: str, handler: Handler[Who]) -> None:
         """Have a form at a path do what `handler` does."""
 
-        async def act(request: Request, session: Session[Who]) -> Response:
+        async def act(request: Request, session: ConsoleSession[Who]) -> Response:
             form = await self._form(request, session)
             texts = {name: value for name, value in form.items() if isinstance(value, str)}
             files = {name: await value.read() for name, value in form.items() if isinstance(value, UploadFile)}
-            call = Call(session.who, request.path_params, _single(request), texts, files)
+            call = ConsoleCall(session.who, request.path_params, _single(request), texts, files)
             return self._answer(request, session, await run_in_threadpool(handler, call))
 
         self._routes.append(Route(path, self._guarded(act), methods=["POST"]))
@@ -134,11 +134,11 @@ class Console(Generic[Who]):
     def live(self, path: str, handler: Handler[Who]) -> None:
         """Send what `handler` gives at a path whenever it changes, as server-sent events of one part of a page."""
 
-        async def follow(request: Request, session: Session[Who]) -> Response:
+        async def follow(request: Request, session: ConsoleSession[Who]) -> Response:
             if session.streams >= STREAMS:
                 raise HTTPException(429, f"{STREAMS} pages follow changes already; close one")
             session.streams += 1
-            call = Call(session.who, request.path_params, _single(request))
+            call = ConsoleCall(session.who, request.path_params, _single(request))
             return StreamingResponse(
                 self._changes(request, session, handler, call), headers=HEADERS, media_type="text/event-stream"
             )
@@ -159,7 +159,7 @@ class Console(Generic[Who]):
 
     # --- a call -----------------------------------------------------------------------------------------------------
     def _guarded(
-        self, inner: Callable[[Request, Session[Who]], Awaitable[Response]], *, heard: bool = True
+        self, inner: Callable[[Request, ConsoleSession[Who]], Awaitable[Response]], *, heard: bool = True
     ) -> Callable[[Request], Awaitable[Response]]:
         async def outer(request: Request) -> Response:
             self._require_host(request)
@@ -196,11 +196,11 @@ class Console(Generic[Who]):
         who = self._known(shown) if shown else None
         return "" if who is None else self._sessions.begin(who)
 
-    async def _shown(self, request: Request, session: Session[Who], handler: Handler[Who]) -> Response:
-        call = Call(session.who, request.path_params, _single(request))
+    async def _shown(self, request: Request, session: ConsoleSession[Who], handler: Handler[Who]) -> Response:
+        call = ConsoleCall(session.who, request.path_params, _single(request))
         return self._answer(request, session, await run_in_threadpool(handler, call))
 
-    async def _form(self, request: Request, session: Session[Who]) -> Mapping[str, Any]:
+    async def _form(self, request: Request, session: ConsoleSession[Who]) -> Mapping[str, Any]:
         """Return the form of a POST, if it comes from a page of this session."""
         origin = request.headers.get("origin", "")
         scheme = "https" if self._secure else "http"
@@ -218,7 +218,7 @@ class Console(Generic[Who]):
             raise HTTPException(400, "A field of the form stands there twice.")
         return dict(form)
 
-    def _answer(self, request: Request, session: Session[Who], reply: Reply) -> Response:
+    def _answer(self, request: Request, session: ConsoleSession[Who], reply: Reply) -> Response:
         if isinstance(reply, Moved):
             session.note = reply.note
             return RedirectResponse(reply.to, 303, HEADERS)
@@ -227,11 +227,11 @@ class Console(Generic[Who]):
             return Response(reply.content, headers={**HEADERS, **named}, media_type=reply.kind)
         return self._html(reply, session, request.url.path)
 
-    def _html(self, page: Page, session: Session[Who] | None, path: str) -> Response:
+    def _html(self, page: Page, session: ConsoleSession[Who] | None, path: str) -> Response:
         text = self._text(page, session, path, note=session.take_note() if session else "")
         return Response(text, page.status, HEADERS, "text/html; charset=utf-8")
 
-    def _text(self, page: Page, session: Session[Who] | None, path: str, note: str = "") -> str:
+    def _text(self, page: Page, session: ConsoleSession[Who] | None, path: str, note: str = "") -> str:
         about = {
             "path": path,
             "note": note,
@@ -242,7 +242,7 @@ class Console(Generic[Who]):
         return self._environment.get_template(page.template).render({**about, **page.values})
 
     async def _changes(
-        self, request: Request, session: Session[Who], handler: Handler[Who], call: Call[Who]
+        self, request: Request, session: ConsoleSession[Who], handler: Handler[Who], call: ConsoleCall[Who]
     ) -> AsyncIterator[bytes]:
         cookie, said = request.cookies.get(COOKIE, ""), ""
         try:
@@ -262,7 +262,7 @@ class Console(Generic[Who]):
         finally:
             session.streams -= 1
 
-    def _once_more(self, handler: Handler[Who], call: Call[Who]) -> Page | None:
+    def _once_more(self, handler: Handler[Who], call: ConsoleCall[Who]) -> Page | None:
         """What a page that follows changes shows now; None if it is to stop."""
         ends: tuple[type[Exception], ...] = (NotHereError, BadCallError, *self._refusals)
         try:
@@ -287,7 +287,7 @@ class Console(Generic[Who]):
             raise HTTPException(403, "This link was used already, or is older than five minutes.")
         return _with_cookie(RedirectResponse("/", 303, HEADERS), cookie)
 
-    async def _leave(self, request: Request, session: Session[Who]) -> Response:
+    async def _leave(self, request: Request, session: ConsoleSession[Who]) -> Response:
         await self._form(request, session)
         self._sessions.leave(request.cookies.get(COOKIE, ""))
         response = self._html(Page("message.html", {"code": 200, "told": "You are signed out."}), None, "/leave")

@@ -27,8 +27,8 @@ _BYTES: Final = 32
 Who = TypeVar("Who", bound=Hashable)
 
 
-@dataclass(eq=False)
-class Session(Generic[Who]):
+@dataclass(eq=False, repr=False)
+class ConsoleSession(Generic[Who]):
     """Somebody who is signed in. `form_token` stands in every form of the pages that this session is shown."""
 
     who: Who
@@ -58,7 +58,7 @@ class Sessions(Generic[Who]):
 
     clock: Callable[[], float] = time.monotonic
     _links: dict[str, _Link[Who]] = field(default_factory=dict)
-    _sessions: dict[str, Session[Who]] = field(default_factory=dict)
+    _sessions: dict[str, ConsoleSession[Who]] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def link(self, who: Who) -> str:
@@ -87,10 +87,10 @@ class Sessions(Generic[Who]):
             mine = [key for key, one in self._sessions.items() if one.who == who]
             for key in mine[: max(0, len(mine) - SESSIONS + 1)]:
                 del self._sessions[key]
-            self._sessions[_kept(cookie)] = Session(who, secrets.token_urlsafe(_BYTES), now, now)
+            self._sessions[_kept(cookie)] = ConsoleSession(who, secrets.token_urlsafe(_BYTES), now, now)
         return cookie
 
-    def find(self, cookie: str, *, heard: bool = True) -> Session[Who] | None:
+    def find(self, cookie: str, *, heard: bool = True) -> ConsoleSession[Who] | None:
         """Return the session of a cookie, if it has not ended. `heard`: a person called, and no page by itself."""
         with self._turn:
             self._expire()

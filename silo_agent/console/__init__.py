@@ -3,3 +3,5 @@
 Guarantees: it decides nothing that the commands do not decide, and writes nothing but what `study approve`, `decline`
 and `withdraw-approval` write. It opens no key: an approver signs elsewhere, and hands the signature in.
 """
+
+__all__ = ["serving"]

@@ -21,7 +21,7 @@ from policies.ledger.chain import Entry, Genesis
 from policies.ledger.summary import summarise
 from policies.reports.blocks import Cell, Paragraph, Section, grid
 from policies.web.blocks import PlaceCell
-from policies.web.calls import BadCallError, Call, Moved, NotHereError, Page, Reply
+from policies.web.calls import BadCallError, ConsoleCall, Moved, NotHereError, Page, Reply
 from protos.messages import MessageError
 from silo_agent.board_report import own_figures
 from silo_agent.config import AgentConfig, SqlSource
@@ -68,7 +68,7 @@ class HospitalPages:
     """Held while records are read."""
 
     # --- overview ---------------------------------------------------------------------------------------------------
-    def overview(self, _call: Call[Officer]) -> Reply:
+    def overview(self, _call: ConsoleCall[Officer]) -> Reply:
         """The first page: what needs a person, what is left of the budget, how things stand."""
         settings, policy = self._settings()
         found = asking(settings)
@@ -89,17 +89,17 @@ class HospitalPages:
         return Page("overview.html", {"cards": cards, "alerts": alerts, "waits": waits, "table": views.studies(found)})
 
     # --- studies ----------------------------------------------------------------------------------------------------
-    def studies(self, _call: Call[Officer]) -> Reply:
+    def studies(self, _call: ConsoleCall[Officer]) -> Reply:
         """Every study that asked, also refused and waiting ones."""
         settings, _ = self._settings()
         return Page("studies.html", {"table": views.studies(asking(settings))})
 
-    def studies_live(self, _call: Call[Officer]) -> Reply:
+    def studies_live(self, _call: ConsoleCall[Officer]) -> Reply:
         """The same, as the part that changes."""
         settings, _ = self._settings()
         return Page("studies_live.html", {"table": views.studies(asking(settings))})
 
-    def study(self, call: Call[Officer]) -> Reply:
+    def study(self, call: ConsoleCall[Officer]) -> Reply:
         """One study in plain words, with the policy's verdict, and what can be decided."""
         settings, policy = self._settings()
         study, one = self._study(call, settings)
@@ -128,7 +128,7 @@ class HospitalPages:
             },
         )
 
-    def approve(self, call: Call[Officer]) -> Reply:
+    def approve(self, call: ConsoleCall[Officer]) -> Reply:
         """Let a study use data: by a person's word, or by an approver's signature where the policy names approvers."""
         settings, policy = self._settings()
         study, _ = self._study(call, settings)
@@ -147,15 +147,15 @@ class HospitalPages:
         told = f"{study.name} may use {given.data}. It begins when it is offered again, within about a minute."
         return Moved(f"/studies/{study.digest}", told)
 
-    def decline(self, call: Call[Officer]) -> Reply:
+    def decline(self, call: ConsoleCall[Officer]) -> Reply:
         """Decline a study."""
         return self._refused(call, "declined; it gets no data here.", declined=True)
 
-    def withdraw(self, call: Call[Officer]) -> Reply:
+    def withdraw(self, call: ConsoleCall[Officer]) -> Reply:
         """Take a study's approval back."""
         return self._refused(call, "its approval is taken back; it is charged nothing more.", declined=False)
 
-    def _refused(self, call: Call[Officer], told: str, *, declined: bool) -> Reply:
+    def _refused(self, call: ConsoleCall[Officer], told: str, *, declined: bool) -> Reply:
         settings, _ = self._settings()
         study, _one = self._study(call, settings)
         texts.upgrade(settings)
@@ -165,7 +165,7 @@ class HospitalPages:
         return Moved(f"/studies/{study.digest}", f"{study.name}: {told}")
 
     # --- budget and what left ---------------------------------------------------------------------------------------
-    def budget(self, call: Call[Officer]) -> Reply:
+    def budget(self, call: ConsoleCall[Officer]) -> Reply:
         """The budget, its plot, what each study spent, and the ledger."""
         settings, policy = self._settings()
         genesis, entries, names = self._whole(settings)
@@ -189,7 +189,7 @@ class HospitalPages:
             },
         )
 
-    def left(self, call: Call[Officer]) -> Reply:
+    def left(self, call: ConsoleCall[Officer]) -> Reply:
         """What left this hospital: when, what, how large."""
         settings, _ = self._settings()
         _, entries, names = self._whole(settings)
@@ -201,14 +201,14 @@ class HospitalPages:
         return Page("left.html", {"table": table, "page": page, "pages": _pages(len(entries))})
 
     # --- data -------------------------------------------------------------------------------------------------------
-    def data(self, _call: Call[Officer]) -> Reply:
+    def data(self, _call: ConsoleCall[Officer]) -> Reply:
         """The data sets, who may use them, and where a check begins."""
         return Page("data.html", self._data(None))
 
-    def check(self, call: Call[Officer]) -> Reply:
+    def check(self, call: ConsoleCall[Officer]) -> Reply:
         """Say which records of a data set do not fit a study. It reads the records."""
         settings, _ = self._settings()
-        study, _one = self._study(Call(call.who, {"study": call.form.get("study", "")}), settings)
+        study, _one = self._study(ConsoleCall(call.who, {"study": call.form.get("study", "")}), settings)
         with self.busy:
             _, reading = checked(settings, study, call.form.get("data") or None, _FAULTS)
         reasons = [(str(reason), "") for reason in reading.found.reasons()]
@@ -242,7 +242,7 @@ class HospitalPages:
         }
 
     # --- models -----------------------------------------------------------------------------------------------------
-    def models(self, _call: Call[Officer]) -> Reply:
+    def models(self, _call: ConsoleCall[Officer]) -> Reply:
         """The studies that have a model here."""
         settings, _ = self._settings()
         rows: list[tuple[str | Cell, ...]] = [
@@ -256,14 +256,14 @@ class HospitalPages:
         ]
         return Page("models.html", {"table": grid(("Study", "Model of round", "Warnings"), rows)})
 
-    def model(self, call: Call[Officer]) -> Reply:
+    def model(self, call: ConsoleCall[Officer]) -> Reply:
         """A finished study's report with this hospital's own figures, once they were measured."""
         settings, _ = self._settings()
         study, one = self._study(call, settings)
         sections = self.measured.get(study.digest)
         return Page("model.html", {"study": study, "one": one, "sections": sections})
 
-    def measure(self, call: Call[Officer]) -> Reply:
+    def measure(self, call: ConsoleCall[Officer]) -> Reply:
         """Measure shared, personal and chosen model on this hospital's held-out patients. Nothing is released."""
         settings, _ = self._settings()
         study, _one = self._study(call, settings)
@@ -278,7 +278,7 @@ class HospitalPages:
         return Moved(f"/models/{study.digest}", "Measured on held-out patients. These figures stay inside.")
 
     # --- how things stand -------------------------------------------------------------------------------------------
-    def health(self, _call: Call[Officer]) -> Reply:
+    def health(self, _call: ConsoleCall[Officer]) -> Reply:
         """Faults, certificates, backups."""
         settings, _ = self._settings()
         alerts: list[str] = []
@@ -301,7 +301,7 @@ class HospitalPages:
         settings = AgentConfig.load(self.config)
         return settings, load_policy(settings.policy)
 
-    def _study(self, call: Call[Officer], settings: AgentConfig) -> tuple[Study, AskingStudy]:
+    def _study(self, call: ConsoleCall[Officer], settings: AgentConfig) -> tuple[Study, AskingStudy]:
         wanted = call.path["study"]
         one = next((one for one in asking(settings) if one.study.digest == wanted), None)
         study = None if one is None else texts.kept_text(settings, wanted)
@@ -384,7 +384,7 @@ def _pages(count: int) -> int:
     return max(1, -(-count // SCREEN))
 
 
-def _page(call: Call[Officer], count: int) -> int:
+def _page(call: ConsoleCall[Officer], count: int) -> int:
     text = call.query.get("page", "1")
     if not (text.isascii() and text.isdigit() and len(text) < 7) or not 1 <= int(text) <= _pages(count):  # noqa: PLR2004
         msg = f"page is a whole number from 1 to {_pages(count)}"

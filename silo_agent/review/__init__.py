@@ -2,3 +2,5 @@
 
 Commands and console show the same, because both read it here.
 """
+
+__all__ = ["asking", "charged", "cohorts", "data_check", "finished", "known", "shown", "spent", "standing", "texts"]

@@ -104,8 +104,8 @@ def study_new_command(
 
     Rounds, clips and noises follow from the answers by a public rule, and stand in the file as numbers.
     """
-    from silo_agent.cli.asking import ask
     from silo_agent.cli.drafting import Answers, draft_of
+    from silo_agent.cli.studies.asking import ask
 
     said = Answers(
         name=name, purpose=purpose, silos=silo or [], features=feature or [], columns=columns, label=label,

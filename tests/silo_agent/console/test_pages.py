@@ -14,6 +14,8 @@ from crypto.pki.identity import Role
 from policies.ledger.events import Debit, Fault
 from policies.ledger.ledger import Ledger, read_history
 from policies.plan.release import plan
+from policies.web.console import COOKIE
+from policies.web.sessions import Sessions
 from silo_agent.console.pages import HospitalPages, Officer
 from silo_agent.console.serving import HOST, application
 from silo_agent.storage import approvals as kept
@@ -21,8 +23,6 @@ from silo_agent.storage import offered
 from silo_agent.storage.backup import make_backup
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import State
-from policies.web.console import COOKIE
-from policies.web.sessions import Sessions
 from support.certificates import load
 from support.ledgers import NORTH
 from support.local_federation import write_patients
@@ -96,7 +96,9 @@ def hospital(quick_path, homes):
 @pytest.fixture
 def signing(quick_path, homes):
     """One whose policy names an approver."""
-    return Hospital(quick_path, homes["north"], approvers=[f"fedward://approver/{name}" for name in ("console-officer", "deputy")])
+    return Hospital(
+        quick_path, homes["north"], approvers=[f"fedward://approver/{name}" for name in ("console-officer", "deputy")]
+    )
 
 
 PAGES = ("/", "/studies", f"/studies/{ASKS.digest}", f"/studies/{OVER.digest}", "/budget", "/left", "/data", "/models",
@@ -149,7 +151,11 @@ def test_a_study_is_approved_by_its_digest_and_taken_back(hospital):
     assert hospital.decided is None
     done = hospital.post(f"{at}/approve", at, data="lab", reason="the board agreed")
     assert done.status_code == 200
-    assert (hospital.decided.data, hospital.decided.reason, hospital.decided.declined) == ("lab", "the board agreed", False)
+    assert (hospital.decided.data, hospital.decided.reason, hospital.decided.declined) == (
+        "lab",
+        "the board agreed",
+        False,
+    )
     assert "asks may use lab" in done.text
     back = hospital.post(f"{at}/withdraw-approval", at, reason="no more")
     assert "its approval is taken back" in back.text

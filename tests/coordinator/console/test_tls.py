@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
+from coordinator.console.tls import web_context
 from crypto.pki.authority import root
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.web_tls import web_context
 from support.certificates import LOOPBACK, load, make_authority
 
 
