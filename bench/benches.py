@@ -32,6 +32,12 @@ class Bench:
 
 BENCHES: Final = (
     Bench(
+        "consoles",
+        "bench.speed.consoles",
+        "206 studies at one coordinator: `study list`, the console's first page, first paint and bytes in Chromium",
+        "2 minutes",
+    ),
+    Bench(
         "exam",
         "bench.accuracy.exam",
         "The demo's study on eight seeds, one also as processes, beside FedAvg and the open fit",

@@ -50,8 +50,9 @@ MAX_BODY: Final = 4 << 20
 BODY_SECONDS: Final = 20.0
 STREAMS: Final = 4
 """Pages of one session that follow changes at once."""
-LOOK_SECONDS: Final = 1.0
-_BEAT_SECONDS: Final = 15
+LOOK_SECONDS: Final = 0.5
+_BEATS: Final = 30
+"""After so many looks without news, a line says that the stream lives."""
 STREAM_SECONDS: Final = 600
 """After so long the browser asks anew, so that a stream never outlives its session for long."""
 _STATIC: Final = {
@@ -256,7 +257,7 @@ class Console(Generic[Who]):
                 if text != said:
                     said = text
                     yield f"data: {json.dumps(text)}\n\n".encode()
-                elif beat % _BEAT_SECONDS == 0:
+                elif beat % _BEATS == 0:
                     yield b": still here\n\n"
                 await asyncio.sleep(LOOK_SECONDS)
         finally:

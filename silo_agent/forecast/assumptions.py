@@ -93,20 +93,14 @@ def asked_of(
     held_out: float = HELD_OUT,
     known: KnownData | None = None,
 ) -> Asked | None:
-    """What `study.expected` says, replaced by what is known, and that by what is given.
+    """What `study.expected` says, replaced by what is known, and that by what is given, for a forecast.
 
     `patients`: one number for every silo, or one for each. None if nobody says how many patients there are. Raises
-    `LearningError`, naming the option, for values that do not fit the study.
+    `LearningError`, naming the option, for values that do not fit the study, and for a study without a forecast.
     """
-    expected, silos, domains = study.expected, len(study.silos), len(study.data.domains)
-    sizes = tuple(patients) or (() if expected is None else expected.patients)
-    if known is not None and not patients:
-        sizes = known.patients
-    if not sizes:
+    found = expectations(study, patients=patients, prevalence=prevalence, effect=effect, held_out=held_out, known=known)
+    if found is None:
         return None
-    if len(sizes) not in {1, silos} or min(sizes) < 1:
-        msg = f"--patients has {len(sizes)} numbers; give one, or one for each of the {silos} silos, each at least 1"
-        raise LearningError(msg)
     if not study.composition.solved:
         msg = f"a study with recipe {study.recipe} has no forecast; run it on made-up records with `fedward simulate`"
         raise LearningError(msg)
@@ -118,6 +112,31 @@ def asked_of(
         raise LearningError(msg)
     if study.data.image is not None:
         msg = "a study with images has no forecast, because nobody knows what made-up images should show"
+        raise LearningError(msg)
+    return found
+
+
+def expectations(
+    study: Study,
+    *,
+    patients: Sequence[int] = (),
+    prevalence: float | None = None,
+    effect: float | None = None,
+    held_out: float = HELD_OUT,
+    known: KnownData | None = None,
+) -> Asked | None:
+    """The same of any study, whether or not it has a forecast: `fedward simulate` draws its patients from them.
+
+    Raises `LearningError` for values that do not fit the study.
+    """
+    expected, silos, domains = study.expected, len(study.silos), len(study.data.domains)
+    sizes = tuple(patients) or (() if expected is None else expected.patients)
+    if known is not None and not patients:
+        sizes = known.patients
+    if not sizes:
+        return None
+    if len(sizes) not in {1, silos} or min(sizes) < 1:
+        msg = f"--patients has {len(sizes)} numbers; give one, or one for each of the {silos} silos, each at least 1"
         raise LearningError(msg)
     rate = _first(
         prevalence, None if known is None else known.prevalence, None if expected is None else expected.prevalence

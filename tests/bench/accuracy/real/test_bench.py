@@ -20,8 +20,8 @@ from bench.accuracy.real.methods import (
     outcome_blind,
     pooled_only,
 )
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import identified
+from support.made_up import MadeUp
 from support.studies import tiny_study
 
 

@@ -9,9 +9,9 @@ import torch
 from bench.accuracy.real.fedavg import FedAvgRecipe, Trainer
 from deploy.demo import baselines
 from deploy.demo.baselines import FedAvgPlan
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import rows_of
 from silo_agent.learning.encoder.encoder import raw_scale
+from support.made_up import MadeUp
 from support.studies import tiny_study
 
 PLAN = FedAvgPlan(rounds=1, steps=4, sampling_rate=1.0, batch_size=100, learning_rate=5.0, clip=0.2)

@@ -5,8 +5,8 @@ import pytest
 
 from deploy.local.simulate.alone import alone
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays
+from support.made_up import MadeUp
 from support.studies import tiny_study
 
 

@@ -9,10 +9,9 @@ import yaml
 from typer.testing import CliRunner
 
 from deploy.local import cli
-from deploy.local.simulate import command, engine, many
+from deploy.local.simulate import command, engine, expected_patients, many
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up_records import MadeUp
 from support import images
 from support.small_cohort import write_yaml
 from support.studies import tiny_document
@@ -60,7 +59,7 @@ def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     assert [one["seed"] for one in found["runs"]["study"]] == [1, 2]
     assert set(found["runs"]) == {"study", "without noise", "alone"}
     assert 0 < found["epsilon"]["training"] < 10
-    assert found["silos"] == {"north": 60, "south": 60, "west": 60}
+    assert found["silos"] == {"north": 80, "south": 80, "west": 80}, "60 train, and a quarter is held out"
     assert "<svg" in plot.read_text()
 
 
@@ -76,24 +75,27 @@ def test_of_a_recipe_that_keeps_parts_each_silos_own_patients_are_shown_too(tmp_
         "ensemble": 10_000,
         "own patients": runs["own patients"][0]["together"]["records"],
     }
-    assert 0 < runs["own patients"][0]["together"]["records"] < 180
+    assert 0 < runs["own patients"][0]["together"]["records"] < 240
 
 
 def test_every_option_may_be_left_out(monkeypatch, study, tmp_path):
-    asked, made_up, side_by_side, real = [], MadeUp, [], many.each_seed
+    asked, side_by_side, real, drawn = [], [], many.each_seed, expected_patients.expected
 
     def each_seed(*given, workers, **named):
         side_by_side.append(workers)
         return real(*given, workers=workers, **named)
 
     monkeypatch.setattr(many, "each_seed", each_seed)
-    monkeypatch.setattr(
-        "deploy.local.simulate.made_up_records.MadeUp", lambda *given: asked.append(given) or made_up(60, 0.2)
-    )
+
+    def expected(study, *, done, **given):
+        asked.append(given)
+        return drawn(study, **{**given, "patients": (60,), "done": done})
+
+    monkeypatch.setattr(expected_patients, "expected", expected)
     monkeypatch.setattr("deploy.local.simulate.command.parse_seeds", lambda text: (int(text) - 4,))
     run(study, "--figures", tmp_path / "out.json")
     assert side_by_side == [1]
-    assert asked == [(1000, 0.2, 1.5, 0.5, 0.25)], "patients, prevalence, effect, difference, share held out"
+    assert asked == [{"patients": (), "prevalence": None, "effect": None, "held_out": 0.25}]
     found = json.loads((tmp_path / "out.json").read_text())
     assert {name: [one["seed"] for one in runs] for name, runs in found["runs"].items()} == {"study": [1]}
 

@@ -11,7 +11,6 @@ from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.groups import VirtualSilo
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
 from policies.plan.release import plan
@@ -24,6 +23,7 @@ from support import local_silos
 from support.certificates import data_set_of, load, make_authority
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import HOLDOUT
+from support.made_up import MadeUp
 from support.studies import tiny_study
 
 SEALED = {"sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64", "momentum": 0.9, "schedule": "cosine"}

@@ -6,8 +6,8 @@ import pytest
 from deploy.local.simulate.engine import simulate
 from deploy.local.simulate.ensemble import mean_of, require_local_models
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.silos import Cohorts
+from support.made_up import MadeUp
 from support.studies import tiny_study
 
 

@@ -5,8 +5,8 @@ import pytest
 from deploy.local.drawing import plain_axes
 from deploy.local.simulate import plot
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.made_up_records import MadeUp
 from deploy.local.simulate.summary import Simulated
+from support.made_up import MadeUp
 from support.studies import tiny_study
 
 
