@@ -63,6 +63,9 @@ class CoordinatorConfig(Closed):
     """How long nobody may have renewed the lease of the database before a coordinator that stands by takes over."""
     spool: Path | None = None
     """Folder of sealed uploads, which all coordinators of one database share; if absent, `spool` in `data`."""
+    spool_url: Annotated[str, Field(pattern=r"^[a-z0-9]+://[^\s?#@]+$")] | None = None
+    """URL of fsspec, such as s3://bucket/fedward, where sealed uploads lie as well: for machines that share no folder.
+    The folder is then of each machine alone."""
     traces: Annotated[str, Field(pattern=COLLECTOR)] | None = None
     """URL of an OpenTelemetry collector that takes OTLP over HTTP; absent for no traces (`protos.tracing`)."""
     threads: Annotated[int, Field(ge=4, le=1024)] = 256

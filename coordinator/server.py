@@ -30,10 +30,10 @@ from coordinator.people.desk import Desk
 from coordinator.people.service import OperatorService
 from coordinator.people.silo_book import SiloBook
 from coordinator.service import Refusals, SiloService
+from coordinator.spools import spool_of
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.migrating import migrate
-from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.telemetry.current import CurrentFigures
 from coordinator.telemetry.round_traces import RoundTraces
@@ -99,7 +99,7 @@ class Server:
         trust = credential.trust
         self.metrics = CoordinatorMetrics()
         self._lease, database = lease, lease.database
-        spool = Spool(config.spool_folder, lease.epoch)
+        spool = spool_of(config, lease.epoch)
         migrate(database)
         store, checkpoints = Store(database), Checkpoints(database)
         self._spans = Spans(

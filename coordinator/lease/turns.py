@@ -19,13 +19,14 @@ from common.systemd import StatusLine, notified
 from coordinator.config import CoordinatorConfig
 from coordinator.door.core_log import CoreLog
 from coordinator.lease.holding import Lease
-from coordinator.lease.words import INSTANCE_FILE, SPOOL_FILE, word_in
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.server import RENEWAL_SECONDS, Server, serve_metrics
+from coordinator.spools import spool_word
 from coordinator.storage.alone import alone_in
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.database import Database
 from coordinator.storage.shortage import DatabaseShortError
+from coordinator.storage.words import INSTANCE_FILE, word_in
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
 from protos.core_log import Diverted
@@ -51,7 +52,7 @@ def lease_of(config: CoordinatorConfig) -> Lease:
     database = database_of(config)
     at = f"{socket.gethostname()}, port {config.port}"[:255]
     close_to_others(config.spool_folder)
-    instance, spool = word_in(config.data / INSTANCE_FILE), word_in(config.spool_folder / SPOOL_FILE)
+    instance, spool = word_in(config.data / INSTANCE_FILE), spool_word(config)
     return Lease(database, instance, at, spool, seconds=config.lease_seconds)
 
 

@@ -40,10 +40,12 @@ class InstalledRole:
 
 
 ROLES: Final = (
-    InstalledRole("coordinator", ("coordinator", "postgres", "tracing"), cpu=True),
+    InstalledRole("coordinator", ("coordinator", "postgres", "objects", "tracing"), cpu=True),
     InstalledRole("silo", ("silo", "dicom", "export", "tracing"), cpu=True),
     InstalledRole(
-        "research", ("silo", "coordinator", "postgres", "dicom", "export", "demo", "cluster", "tracing"), cpu=True
+        "research",
+        ("silo", "coordinator", "postgres", "objects", "dicom", "export", "demo", "cluster", "tracing"),
+        cpu=True,
     ),
     InstalledRole("silo-cuda", ("silo", "dicom", "export", "tracing"), cpu=False),
 )

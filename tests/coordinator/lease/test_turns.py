@@ -21,8 +21,8 @@ from sqlalchemy import create_engine, text
 
 from coordinator.config import CoordinatorConfig
 from coordinator.lease.turns import lease_of
-from coordinator.lease.words import WordDamagedError
 from coordinator.storage.database import Database, StoreError
+from coordinator.storage.words import WordDamagedError
 from protos.messages import EPOCH_KEY, PROTOCOL
 from protos.v1 import silo_pb2
 from support.silos import Caller
