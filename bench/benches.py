@@ -33,7 +33,7 @@ class Bench:
 BENCHES: Final = (
     Bench(
         "consoles",
-        "bench.speed.consoles",
+        "bench.speed.scale.consoles",
         "206 studies at one coordinator: `study list`, the console's first page, first paint and bytes in Chromium",
         "2 minutes",
     ),

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
 from coordinator.core.filtering import StudyFilter
-from coordinator.outlook import ends, per_cent
+from coordinator.core.outlook import ends, per_cent
 
 if TYPE_CHECKING:
     from protos.status import StudyStatus

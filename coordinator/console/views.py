@@ -9,8 +9,8 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from coordinator.console.steps import seconds_of_rounds, step_of
+from coordinator.core.outlook import ends, per_cent
 from coordinator.core.rights import MAY_ACT, Action
-from coordinator.outlook import ends, per_cent
 from crypto.pki.identity import Identity
 from policies.documents.study import BINARY, Study
 from policies.reports.blocks import BarRow, Bars, Cell, Dot, DotRow, Dots, Grid, Section, grid

@@ -6,4 +6,4 @@ Reads public constants, on request opened sums of an earlier study (`earlier_stu
 few test patients add to an AUC, `verdict` the sentences.
 """
 
-__all__ = ["assumptions", "earlier_study", "forecast", "plain", "public", "sampling", "verdict"]
+__all__ = ["assumptions", "earlier_study", "forecast", "made_up_patients", "plain", "public", "sampling", "verdict"]
