@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
+from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console, waiting
 
 if TYPE_CHECKING:
     from protos.audit import AuditEntry
@@ -77,7 +77,8 @@ def verify(
         found, trusted = connected(operator).audit(0), OperatorConfig.load(operator).authority
     else:
         found, trusted = read(file), authority
-    told = verdict(found, Trust(trusted.read_bytes()))
+    with waiting("checking the chain"):
+        told = verdict(found, Trust(trusted.read_bytes()))
     if form is JSON:
         typer.echo(json.dumps({"holds": told.lines, "faults": told.faults}, indent=1))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.cli.options import DEFAULT, ConfigOption, OperatorOption, connected
+from coordinator.cli.options import DEFAULT, ConfigOption, OperatorOption, connected, waiting
 from coordinator.config import CoordinatorConfig
 
 _PACE_SECONDS = 2.0
@@ -57,7 +57,8 @@ def backup(
 
     database = database_of(CoordinatorConfig.load(config))
     try:
-        studies = back_up(database, out)
+        with waiting("copying the database"):
+            studies = back_up(database, out)
     finally:
         database.engine.dispose()
     typer.echo(f"{out}: {studies} {'study' if studies == 1 else 'studies'}, {out.stat().st_size} bytes")
@@ -82,7 +83,8 @@ def restore(
             msg = f"a coordinator serves this database ({row.at if row else 'another'}); stop it first"
             raise CopyError(msg)
         try:
-            studies = put_back(lease.database, file)
+            with waiting("putting the backup back"):
+                studies = put_back(lease.database, file)
         finally:
             lease.give_back()
     typer.echo(f"{studies} {'study' if studies == 1 else 'studies'} put back; start the coordinator now")

@@ -15,7 +15,7 @@ from common.command_line import run, version_teller
 from coordinator.cli.audit import audit_app
 from coordinator.cli.console import console_app
 from coordinator.cli.machine import backup, drain, restore
-from coordinator.cli.options import DEFAULT, ConfigOption, OperatorOption, connected
+from coordinator.cli.options import DEFAULT, ConfigOption, OperatorOption, connected, waiting
 from coordinator.cli.studies import study_app
 from coordinator.config import CoordinatorConfig
 from coordinator.errors import CoordinatorError
@@ -149,8 +149,10 @@ def report(
     client = connected(operator)
     status = client.status(document.digest)
     require_finished(document, status)
-    found = made(document, status, client.results(document.digest) if document.publish else None, expected)
-    for file in write_folder(out or Path(f"{document.name}-report"), files(found, document.name)):
+    with waiting("writing the report"):
+        found = made(document, status, client.results(document.digest) if document.publish else None, expected)
+        written = write_folder(out or Path(f"{document.name}-report"), files(found, document.name))
+    for file in written:
         typer.echo(str(file))
 
 

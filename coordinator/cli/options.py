@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +36,17 @@ class UnconfirmedError(CoordinatorError):
 def console() -> Console:
     """Return the terminal. What others wrote is text, even if it looks like markup."""
     return Console(markup=False, emoji=False)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on the terminal what lasts; nothing where nobody looks. The line is gone at the end."""
+    terminal = Console(stderr=True)
+    if not terminal.is_terminal:
+        yield
+        return
+    with terminal.status(what):
+        yield
 
 
 def connected(path: Path) -> CoordinatorClient:

@@ -105,16 +105,16 @@ def ledger_show(
     """Show every entry, what is spent and what is left. A ledger that lost entries is refused, as by `verify`."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
-    _, genesis, entries = whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
-    spent, names = spent_in(genesis, entries), begun_names(StateFolder(settings.state))
+    with waiting("adding the ledger up"):
+        _, genesis, entries = whole_history(StateFolder(settings.state).ledger, lambda: _trust(settings))
+        spent, names = spent_in(genesis, entries), begun_names(StateFolder(settings.state))
+        table = by_entry(entries, names) if by is By.ENTRY else None
+        if table is None:
+            table = by_part(summarise(genesis, entries), names, studies=by is By.STUDY)
+        history = _history(genesis, entries, spent, budget) if form is JSON else {}
     if form is JSON:
-        history = {**_history(genesis, entries, spent, budget), "study_names": names}
-        typer.echo(json.dumps(history, indent=1, allow_nan=False))
+        typer.echo(json.dumps({**history, "study_names": names}, indent=1, allow_nan=False))
         return
-    if by is By.ENTRY:
-        table = by_entry(entries, names)
-    else:
-        table = by_part(summarise(genesis, entries), names, studies=by is By.STUDY)
     table.title = f"Ledger of {genesis.data_set}"
     table.caption = _caption(genesis, spent, budget)
     print_whole(table)
@@ -143,11 +143,14 @@ def ledger_verify(
         if authority is None:
             msg = "checking an export needs the consortium's certificate; give it with --authority authority.pem"
             raise ExportError(msg)
-        _say(_verified_export(export, authority, signature, lists), form)
+        with waiting("checking the export"):
+            verified = _verified_export(export, authority, signature, lists)
+        _say(verified, form)
         return
     settings = AgentConfig.load(config)
     files = StateFolder(settings.state)
-    held, genesis, entries = whole_history(files.ledger, lambda: _trust(settings))
+    with waiting("checking the chain"):
+        held, genesis, entries = whole_history(files.ledger, lambda: _trust(settings))
     debits = sum(isinstance(entry.event, Debit) for entry in entries)
     others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
     witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
@@ -209,13 +212,15 @@ def ledger_export(
     budget = budget_in_force(entries) or load_policy(settings.policy).budget.epsilon
     made = Export(credential.identity.uri, at, budget, genesis, entries, tuple(held))
     require_cosigned(made)
-    match form:
-        case ExportForm.JSON:
-            content = to_json(made)
-        case ExportForm.CSV:
-            content = to_csv(made, begun_names(StateFolder(settings.state)))
-        case ExportForm.HTML:
-            content = statement_page(made, summarise(genesis, entries), begun_names(StateFolder(settings.state)))
+    names = begun_names(StateFolder(settings.state))
+    with waiting("writing the export"):
+        match form:
+            case ExportForm.JSON:
+                content = to_json(made)
+            case ExportForm.CSV:
+                content = to_csv(made, names)
+            case ExportForm.HTML:
+                content = statement_page(made, summarise(genesis, entries), names)
     beside = out.with_name(out.name + SUFFIX)
     beside.unlink(missing_ok=True)
     durable.write_over(out, content)

@@ -88,8 +88,8 @@ def plan(
     with waiting("pricing the study"):
         prices = price(study, delta)
         advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
-    standing = None if settings is None or policy is None else standing_of(settings, policy, study)
-    objections = _objections(policy, study, advice)
+        standing = None if settings is None or policy is None else standing_of(settings, policy, study)
+        objections = _objections(policy, study, advice)
     refused = _refused_by_all(study)
     held_out = None if policy is None else policy.data_set.holdout
     worth, known = None, None
