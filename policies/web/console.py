@@ -283,6 +283,9 @@ class Console(Generic[Who]):
 
     async def _enter(self, request: Request) -> Response:
         self._require_host(request)
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            # Else a page elsewhere could sign somebody in under another person's link.
+            raise HTTPException(403, "A page elsewhere led here. Paste the link into the browser's address line.")
         cookie = self._sessions.enter(request.query_params.get("link", ""))
         if cookie is None:
             raise HTTPException(403, "This link was used already, or is older than five minutes.")

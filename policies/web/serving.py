@@ -1,8 +1,9 @@
 """Serves a console on one port, from a thread of its own (uvicorn).
 
-Guarantees: a connection that sends no whole call within `SECONDS` is closed, and so is one above `CONNECTIONS`, so that
-nobody holds files or memory by waiting. Whoever shows a certificate of the consortium in the handshake is told to the
-application (`request.state.certificate`, DER).
+Guarantees: a connection that sends no whole call within `SECONDS` is closed, and so is one above `CONNECTIONS`. Those
+whose handshake lasts count among `SOCKETS`, and one above these is closed, too. So nobody holds files or memory by
+waiting. Whoever shows a certificate of the consortium in the handshake is told to the application
+(`request.state.certificate`, DER).
 """
 
 from __future__ import annotations
@@ -12,19 +13,37 @@ import os
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from policies.errors import PolicyError
+
 SECONDS: Final = 20.0
 CONNECTIONS: Final = 128
+SOCKETS: Final = 256
+"""Connections of all consoles of a process, those whose handshake lasts among them."""
 _MAX_HEADERS: Final = 1 << 14
+
+
+class _CrowdedError(PolicyError):
+    """One connection more than there may be. It is closed."""
 
 
 class _Connection(H11Protocol):
     """One connection, which is not waited for without end."""
+
+    _alive: ClassVar[weakref.WeakSet[_Connection]] = weakref.WeakSet()
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """Made when a connection is accepted, before its handshake. Raises `_CrowdedError` if there are too many."""
+        if len(self._alive) >= SOCKETS:
+            raise _CrowdedError
+        super().__init__(*given, **named)
+        self._alive.add(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's is narrower
         """Take the connection, with the certificate that it shows."""
@@ -90,7 +109,17 @@ class ConsoleServer:
             pass
 
     def _run(self) -> None:
-        asyncio.run(self._server.serve(sockets=[self._socket]))
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(_unless_crowded)
+        await self._server.serve(sockets=[self._socket])
+
+
+def _unless_crowded(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what asyncio has to say, but for a connection too many: a crowd would fill the log."""
+    if not isinstance(context.get("exception"), _CrowdedError):
+        loop.default_exception_handler(context)
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -116,6 +116,14 @@ def test_a_link_signs_in_once_and_its_cookie_has_all_flags(stage):
     assert "set-cookie" not in again.headers
 
 
+def test_a_page_elsewhere_signs_nobody_in(stage):
+    secret = stage.sessions.link("ada")
+    for site in ("cross-site", "same-site"):
+        reply = stage.client().get(f"/enter?link={secret}", headers={"sec-fetch-site": site})
+        assert (reply.status_code, "set-cookie" in reply.headers) == (403, False)
+    assert stage.client().get(f"/enter?link={secret}", headers={"sec-fetch-site": "none"}).status_code == 303
+
+
 def test_a_certificate_signs_in_and_one_that_nobody_knows_does_not(stage):
     stage.by_certificate[b"ada's"] = "ada"
     for shown, code in ((b"ada's", 200), (b"a stranger's", 401), (None, 401)):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import socket
+import ssl
 import time
+import weakref
 
 import pytest
 
@@ -21,8 +24,8 @@ async def app(scope, receive, send):
 def serve():
     opened = []
 
-    def begin(host="127.0.0.1"):
-        made = ConsoleServer(app, host, 0)
+    def begin(host="127.0.0.1", context=None):
+        made = ConsoleServer(app, host, 0, context)
         made.start()
         opened.append(made)
         return made
@@ -79,6 +82,24 @@ def test_nobody_holds_all_connections(serve, monkeypatch):
         except (http.client.HTTPException, OSError):
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_handshakes_that_last_take_no_more_than_their_share(serve, monkeypatch):
+    monkeypatch.setattr(serving, "SOCKETS", 3)
+    monkeypatch.setattr(serving._Connection, "_alive", weakref.WeakSet())
+    port = serve(context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)).port
+    held = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(3)]
+    deadline = time.monotonic() + 60
+    while len(serving._Connection._alive) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as more:
+        assert more.recv(1) == b""
+    for one in held:
+        one.close()
+    while len(serving._Connection._alive) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+    assert len(serving._Connection._alive) == 0
 
 
 def test_headers_without_end_are_refused(serve):
