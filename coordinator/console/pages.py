@@ -87,7 +87,6 @@ class CoordinatorPages:
             "creates": Action.CREATE in MAY_ACT.get(who.role, ()),
             "drains": Action.DRAIN in MAY_ACT.get(who.role, ()),
             "draining": self.desk.draining,
-            "query": "&".join(f"{key}={value}" for key, value in (("state", state), ("page", number)) if value),
         }
 
     def study(self, call: ConsoleCall[Person]) -> Reply:
