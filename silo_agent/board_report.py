@@ -31,6 +31,7 @@ from policies.reports.blocks import (
 )
 from policies.reports.guarantee import guarantee
 from silo_agent.learning.figures.evaluation import Quality
+from silo_agent.learning.figures.paired import PairedDifference
 from silo_agent.models.beside_own import BesideOwn, sentences
 from silo_agent.models.evaluate import ModelEvaluation
 
@@ -109,6 +110,7 @@ def _inside(found: FinishedStudy) -> Iterator[Section]:
     if counted is not None:
         whom = f"{counted.held_out} held-out {counted.unit}s, whom training never saw"
     blocks: list[Block] = [Paragraph(f"Exact figures of {whom}."), *_quality(one)]
+    blocks += _own_less_shared(one)
     if one.choice is not None:
         blocks.append(Paragraph(f"This hospital predicts with the model called {one.choice}: {one.why}."))
     yield Section(title, tuple(blocks), inside=True)
@@ -134,6 +136,22 @@ def _quality(one: ModelEvaluation) -> Iterator[Block]:
             rows.append((f"{domain}, {name}", str(quality[m].records), *cells))
     heads = ("Whom, and by which model", "Records", *(name for name, _ in measures))
     yield grid(heads, rows, numbers=len(heads) - 1, caption="With 95 % intervals for chance")
+
+
+def _own_less_shared(one: ModelEvaluation) -> Iterator[Block]:
+    """The hospital's own models less the shared one, on the same held-out patients, with paired intervals."""
+    rows: list[tuple[str | Cell, ...]] = []
+    for name, whole in one.untouched.items():
+        for whom, found in zip(("all", *one.domains), (whole, *one.untouched_by[name]), strict=True):
+            cells = [Cell("-") if own is None else _signed(own.value, _ends(own)) for own in (found.auc, found.loss)]
+            rows.append((f"{whom}, {name} less shared", str(found.patients), *cells))
+    if rows:
+        heads = ("Whom, and which model", "Patients", "AUC, above 0 is better", "Loss, below 0 is better")
+        yield grid(heads, rows, numbers=3, caption="Paired 95 % intervals on the same held-out patients")
+
+
+def _ends(found: PairedDifference) -> tuple[float, float] | None:
+    return None if found.low is None or found.high is None else (found.low, found.high)
 
 
 def _cell(value: float | None, interval: tuple[float, float] | None) -> Cell:

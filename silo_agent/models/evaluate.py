@@ -91,11 +91,12 @@ class ModelEvaluation:
     `choice` names the model that this hospital chose to predict with, and `why` says why; None if it has not chosen.
     The chosen parts are None if that is the shared or the personal model. `untouched`: how each model of the hospital's
     own does beside the shared one on the held-out patients of the file, by name; empty if the records do not say whose
-    they are, or if no patient is held out. `beside`: the shared model beside one of the hospital's records alone, on
-    the same patients; None without such a model. `lines`: of each model that is shown, by name, the calibration line of
-    each domain; empty but for two classes. `subgroups`: of each of them, what it predicts of every group of a listed
-    column over what happened. `curves`: of each of them, the calibration curve of each domain, and of all records at
-    the end. `decisions`: of each of them, the decision curve of all records around the study's threshold.
+    they are, or if no patient is held out; `untouched_by`: the same in each domain. `beside`: the shared model beside
+    one of the hospital's records alone, on the same patients; None without such a model. `lines`: of each model that is
+    shown, by name, the calibration line of each domain; empty but for two classes. `subgroups`: of each of them, what
+    it predicts of every group of a listed column over what happened. `curves`: of each of them, the calibration curve
+    of each domain, and of all records at the end. `decisions`: of each of them, the decision curve of all records
+    around the study's threshold.
 
     `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
     records that do not fit the study, and `faults` says why the first were skipped.
@@ -119,6 +120,7 @@ class ModelEvaluation:
     chosen: tuple[Quality | NumberQuality, ...] | None = None
     chosen_intervals: tuple[Spread, ...] | None = None
     untouched: Mapping[str, Paired] = field(default_factory=dict)
+    untouched_by: Mapping[str, tuple[Paired, ...]] = field(default_factory=dict)
     beside: BesideOwn | None = None
     lines: Mapping[str, tuple[CalibrationLine, ...]] = field(default_factory=dict)
     subgroups: Mapping[str, tuple[SubgroupRisk, ...]] = field(default_factory=dict)
@@ -169,7 +171,8 @@ def evaluate(
     shared, shared_intervals = found[SHARED]
     personal, personal_intervals = found.get(PERSONAL, (None, None))
     chosen_one, chosen_intervals = found.get(CHOSEN, (None, None))
-    compared, beside = {}, None
+    compared: dict[str, tuple[Paired, ...]] = {}
+    beside = None
     if untouched is not None and len(untouched):
         own_records = StudyFolder(folder).alone
         if personal_kept and own_records.exists():
@@ -194,7 +197,8 @@ def evaluate(
         why=None if picked is None else picked.why,
         chosen=chosen_one,
         chosen_intervals=chosen_intervals,
-        untouched=compared,
+        untouched={name: one[-1] for name, one in compared.items()},
+        untouched_by={name: one[:-1] for name, one in compared.items()},
         beside=beside,
         lines={name: _lines(own_risks, records, study) for name, own_risks in risks.items()},
         subgroups={name: subgroup_risks(study.data, records, own_risks) for name, own_risks in risks.items()},
@@ -217,9 +221,13 @@ def _own_models(folder: StudyFolder, round_number: int) -> tuple[dict[str, Model
     return models, picked
 
 
-def _beside(shared: SharedModel, own: Model, records: Records) -> Paired:
-    said = [one.predict(records.inputs, records.domains, records.images) for one in (shared, own)]
-    return paired(said[0], said[1], records.labels, records.patients, shared.family)
+def _beside(shared: SharedModel, own: Model, records: Records) -> tuple[Paired, ...]:
+    """The own model less the shared one in each domain, and over all records at the end."""
+    first, second = (one.predict(records.inputs, records.domains, records.images) for one in (shared, own))
+    masks = [records.domains == m for m in range(len(shared.study.data.domains))] + [np.ones(len(records), np.bool_)]
+    return tuple(
+        paired(first[rows], second[rows], records.labels[rows], records.patients[rows], shared.family) for rows in masks
+    )
 
 
 def file_of(study: Study, data: Path | None, cohorts: HospitalCohorts) -> tuple[Source, bool]:

@@ -237,7 +237,7 @@ def test_models_are_measured_when_somebody_asks_and_are_marked_as_inside(hospita
     done = hospital.post(page, page)
     assert "Measured on held-out patients" in done.text
     assert "Not noised, stays inside" in done.text
-    assert "personal" in done.text
+    assert all(f"{whom}, personal less shared" in done.text for whom in ("all", *OVER.data.domains))
     assert "stays inside" in hospital.get(page).text
     asks = hospital.post(f"/models/{ASKS.digest}", page)
     assert (asks.status_code, "Measured" in asks.text) == (409, False)
