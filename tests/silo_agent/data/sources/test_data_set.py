@@ -80,7 +80,7 @@ def test_the_columns_that_say_whose_a_record_is_are_the_divisions(file):
 
 
 ROOT = Path(__file__).parents[4]
-FOR_PEOPLE = {"silo_agent/cli/data.py", "silo_agent/data/profiling/profile.py", "silo_agent/models"}
+FOR_PEOPLE = {"silo_agent/review/data_check.py", "silo_agent/data/profiling/profile.py", "silo_agent/models"}
 FOR_TRAINING = {"silo_agent/data/sources/data_set.py", "silo_agent/data/sources/snapshot.py"}
 
 
