@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from crypto.pki.joining.renewal import Files
 from crypto.pki.known_keys import MEMORY_FILE
 from policies import file_kinds
 from policies.documents.document import COLLECTOR, Addresses, Closed, read_document
+
+if TYPE_CHECKING:
+    from crypto.pki.joining.renewal import Files
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 URL: Final = r"^https://[a-z0-9.-]+:\d+$"
@@ -91,6 +93,8 @@ class CoordinatorConfig(Closed):
     @property
     def files(self) -> Files:
         """Where certificate, key, authorities, lists and the memory of keys are."""
+        from crypto.pki.joining.renewal import Files
+
         memory = self.data / MEMORY_FILE
         return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)
 
@@ -123,5 +127,7 @@ class OperatorConfig(Closed):
     @property
     def files(self) -> Files:
         """Where certificate, key, authorities, lists and the memory of keys are."""
+        from crypto.pki.joining.renewal import Files
+
         memory = self.authority.parent / MEMORY_FILE
         return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)

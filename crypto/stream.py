@@ -13,21 +13,14 @@ import os
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from crypto.canonical import canonical
 from crypto.errors import SealError
+from crypto.hkdf import KEY_BYTES, derive
 
-KEY_BYTES = 32
 _ZEROS = memoryview(bytes(1 << 16))
 """The zeros whose encryption is the stream, in a piece that is small enough for the processor's cache."""
-
-
-def derive(key: bytes, info: bytes, *, salt: bytes | None = None) -> bytes:
-    """Derive 32 bytes by HKDF-SHA256 (RFC 5869)."""
-    return HKDF(SHA256(), KEY_BYTES, salt, info).derive(key)
 
 
 class KeyStream:

@@ -26,13 +26,14 @@ from bench.memory import begin_peak, resident
 from bench.speed.noise import study_of
 from bench.table import Criterion, judge
 from crypto.entropy import SystemEntropy
+from crypto.hkdf import KEY_BYTES
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.grid import to_grid_stochastic
 from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.stream import KeyStream
 from policies.documents.study import Study
 from policies.plan import shapes
 from policies.plan.release import encoder_release

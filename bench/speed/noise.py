@@ -20,7 +20,8 @@ import numpy as np
 
 from bench.table import Criterion, judge
 from crypto.entropy import SystemEntropy
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.hkdf import KEY_BYTES
+from crypto.stream import KeyStream
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records

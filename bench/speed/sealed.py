@@ -23,6 +23,7 @@ from tenseal import sealapi
 from bench.table import Criterion, judge
 from coordinator.sums.aggregation import add_contents
 from crypto.entropy import SystemEntropy
+from crypto.hkdf import KEY_BYTES
 from crypto.rings import ckks_public
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import Kind, Ring, ring_of
@@ -30,7 +31,6 @@ from crypto.secagg.labels import SumLabel
 from crypto.secagg.masks import Masks
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
-from crypto.stream import KEY_BYTES
 from protos.chunks import ChunkList
 
 SILOS, ENCODER, SAMPLE = 10, 21_000_000, 1 << 20

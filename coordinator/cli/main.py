@@ -21,7 +21,6 @@ from coordinator.config import CoordinatorConfig
 from coordinator.errors import CoordinatorError
 from crypto.errors import CryptoError
 from crypto.pki.identity import Identity, Role, Subject
-from policies.documents.study import load_study
 from policies.errors import PolicyError
 
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -141,6 +140,7 @@ def report(
     from common.durable import write_folder
     from coordinator.reporting import report as made
     from coordinator.reporting import require_finished
+    from policies.documents.study import load_study
     from policies.reports.files import files
     from policies.reports.forecast_section import read_forecast
 

@@ -26,7 +26,6 @@ from coordinator.cli.options import (
     console,
     person,
 )
-from policies.documents.study import load_study
 
 if TYPE_CHECKING:
     from protos.messages import StudyResults
@@ -47,6 +46,7 @@ def sign(study: Path, operator: OperatorOption = DEFAULT) -> None:
     from common.durable import write_whole
     from coordinator.client.signing import signature_file
     from crypto.authorship import sign_study
+    from policies.documents.study import load_study
 
     text, credential = load_study(study), person(operator)
     target = signature_file(study, credential.identity.name)

@@ -13,7 +13,6 @@ import typer
 from rich.table import Table
 
 from coordinator.cli.options import DEFAULT, JSON, TABLE, FormatOption, OperatorOption, connected, console
-from policies.documents.study import load_study, require_bounds
 from protos.messages import ALLOWED, PERSON, REFUSED, SILENT
 
 ATTENTION: Final = 3
@@ -42,6 +41,7 @@ def validate(
     allowed may still be refused because a budget does not suffice. Exit code 3 if a silo refuses.
     """
     from coordinator.client.signing import signed_by
+    from policies.documents.study import load_study, require_bounds
 
     text = load_study(study)
     require_bounds(text)

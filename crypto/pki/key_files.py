@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from common.durable import put_in_place, sync_file, sync_folder
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, EnrolmentError
-from crypto.stream import derive
+from crypto.hkdf import derive
 
 _SCALAR_BYTES = 32
 OPEN_TO_OTHERS = 0o077

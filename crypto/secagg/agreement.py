@@ -25,13 +25,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from crypto.canonical import canonical
 from crypto.errors import RosterRefused, SealError, SignatureRefused
+from crypto.hkdf import KEY_BYTES, derive
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.pki.reading import parse_certificate, subject_of
 from crypto.secagg.circle import Circle
 from crypto.secagg.dealt.slices import HASH_BYTES, SliceForm, Tree, closed, letter_form, root_by, signature_in
 from crypto.secagg.survivors import roster_digest
-from crypto.stream import KEY_BYTES, derive
 
 _PRIVATE_BYTES = 32
 _SEED_BYTES = 64

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from crypto.canonical import canonical
 from crypto.errors import SealError
+from crypto.hkdf import KEY_BYTES
 from crypto.rings import ckks_public
 from crypto.rings.rings import IntegerRing, Kind, Ring
 from crypto.secagg.circle import Circle
 from crypto.secagg.labels import SumLabel
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.stream import KeyStream
 
 Term = tuple[bool, KeyStream]
 """True if a stream is added, False if it is subtracted; and the stream."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import SealError
+from crypto.hkdf import KEY_BYTES, derive
 from crypto.rings.ckks_public import PARAMETERS_DIGEST
 from crypto.secagg.agreement import PairSecrets, Roster
 from crypto.secagg.dealt.boxes import SEAL_BYTES, open_under, seal_under
 from crypto.secagg.labels import SumLabel
-from crypto.stream import KEY_BYTES, derive
 
 _MAGIC = b"fedward keys 1\0\0"
 _WRAP = KEY_BYTES + SEAL_BYTES

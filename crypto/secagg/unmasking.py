@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError, NotesWantedError, RecoveryRefused, SealError, SignatureRefused
+from crypto.hkdf import KEY_BYTES, derive
 from crypto.pki.certificates import Credential, Trust
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.dealt.attempt_secrets import AttemptSecrets
@@ -54,7 +55,6 @@ from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.survivors import AttemptRef, SurvivorList
 from crypto.secagg.words import NOTHING, WORD_BYTES, Word
-from crypto.stream import KEY_BYTES, derive
 
 
 @dataclass(frozen=True)

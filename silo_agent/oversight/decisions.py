@@ -22,10 +22,10 @@ import structlog
 
 from crypto.canonical import canonical
 from crypto.errors import CryptoError
+from crypto.hkdf import derive
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Role, role_of
 from crypto.pki.reading import fingerprint
-from crypto.stream import derive
 from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.ledger.chain import Entry

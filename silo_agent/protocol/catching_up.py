@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from common.digests import is_sha256
+from crypto.hkdf import KEY_BYTES
 from crypto.secagg.packages import content_digest
-from crypto.stream import KEY_BYTES
 from policies.documents.study import Study
 from silo_agent.errors import SiloError
 from silo_agent.learning.errors import ModelFileError

@@ -15,6 +15,7 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import RecoveryRefused, SealError
+from crypto.hkdf import KEY_BYTES
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry, is_greeting
@@ -38,7 +39,6 @@ from crypto.secagg.unmasking import (
 )
 from crypto.secagg.voids import VoidPromise
 from crypto.secagg.words import Word
-from crypto.stream import KEY_BYTES
 from protos.messages import Complaint, Member, Place, Void, Vouch
 from silo_agent.protocol.key_store import KeyStore, Met, RosterKeys, Shared
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crypto.hkdf import KEY_BYTES
 from crypto.rings.grid import from_grid, to_grid_stochastic
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.stream import KeyStream
 from policies.documents.study import Study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records

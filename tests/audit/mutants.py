@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from bench.attacks.audit import weakened
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.hkdf import KEY_BYTES
+from crypto.stream import KeyStream
 from policies.plan import release as planned
 from policies.plan.release import plan
 from policies.refusals import Reason

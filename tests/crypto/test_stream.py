@@ -11,8 +11,9 @@ from scipy import stats
 
 from crypto.canonical import canonical
 from crypto.errors import SealError
+from crypto.hkdf import derive
 from crypto.rings.ckks_public import PRIME
-from crypto.stream import KeyStream, derive
+from crypto.stream import KeyStream
 
 KEY = bytes(range(32))
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from crypto.canonical import canonical
+from crypto.hkdf import derive
 from crypto.rings import seal_format
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.rings import RINGS, ckks_public
@@ -32,7 +33,7 @@ from crypto.secagg.dealt.share_bundle import ShareBundle
 from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest
 from crypto.secagg.survivors import SurvivorList
-from crypto.stream import KeyStream, derive
+from crypto.stream import KeyStream
 from protos.chunks import ChunkList
 from tests.vectors import refusals
 from tests.vectors.attempt import (

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bench.papers.feddar.law import Floats
 from crypto.entropy import SystemEntropy
+from crypto.hkdf import KEY_BYTES
 from crypto.rings.ckks_secret import CkksKey
 from crypto.rings.grid import from_grid, to_grid
 from crypto.rings.rings import ring_of
@@ -25,7 +26,6 @@ from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import AttemptRef
 from crypto.secagg.unmasking import pair_seed
-from crypto.stream import KEY_BYTES
 
 STEP, BOUND = 2.0**-18, 2.0**10
 """The public grid of all values. The bound is above every value of the experiment; `SealedSilos.largest` shows it."""

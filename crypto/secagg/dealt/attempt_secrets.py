@@ -9,8 +9,8 @@ from typing import Self
 
 from crypto.entropy import Entropy
 from crypto.errors import SealError
+from crypto.hkdf import KEY_BYTES
 from crypto.secagg.dealt.bundles import PARTS
-from crypto.stream import KEY_BYTES
 
 
 @dataclass(frozen=True)

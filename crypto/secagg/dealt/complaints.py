@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from crypto.canonical import canonical
+from crypto.hkdf import KEY_BYTES
 from crypto.secagg.dealt.bundles import liar
 from crypto.secagg.survivors import AttemptRef
-from crypto.stream import KEY_BYTES
 
 EVIDENCE_BYTES: Final = KEY_BYTES + 32
 """The key, and then the roster's digest."""

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Final
 
 from crypto.canonical import canonical
+from crypto.hkdf import KEY_BYTES
 from crypto.secagg.dealt.boxes import SEAL_BYTES
 from crypto.secagg.layout import SHARE_BYTES
 from crypto.secagg.words import WORD_BYTES
-from crypto.stream import KEY_BYTES
 
 MAGIC: Final = b"fedward shares 3"
 HASH_BYTES: Final = 32

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from crypto.hkdf import KEY_BYTES
 from crypto.rings.grid import from_grid, to_grid_stochastic
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.stream import KeyStream
 from policies.plan import shapes, terms
 from policies.plan.release import Release, encoder_release
 from protos.messages import Place

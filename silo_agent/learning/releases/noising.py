@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crypto.hkdf import KEY_BYTES
 from crypto.rings.grid import from_grid
 from crypto.rings.rings import ring_of
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.stream import KeyStream
 from policies.documents.study import Study
 from policies.plan import grids
 from policies.plan.release import Release

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from crypto.canonical import canonical
-from crypto.stream import derive
+from crypto.hkdf import derive
 
 Kind = Literal["release", "sealed", "sum", "total"]
 """What was digested: a noised release, sealed bytes, a sum as it came, an opened sum."""

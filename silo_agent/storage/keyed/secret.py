@@ -12,8 +12,8 @@ from typing import Final
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import SealError
+from crypto.hkdf import KEY_BYTES, derive
 from crypto.pki.at_rest import KeyHolder, Vault
-from crypto.stream import KEY_BYTES, derive
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder

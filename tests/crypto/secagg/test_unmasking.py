@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crypto.entropy import SystemEntropy
 from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, SealError, SignatureRefused
+from crypto.hkdf import derive
 from crypto.pki.certificates import Trust
 from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
@@ -25,7 +26,6 @@ from crypto.secagg.unmasking import (
     require_same_keys,
 )
 from crypto.secagg.words import NOTHING, Word
-from crypto.stream import derive
 from support.consortium import KEYS, TENSOR, TENSORS, Consortium
 
 STUDY = "5" * 64
