@@ -23,7 +23,6 @@ from crypto.pki.certificates import Credential
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal
 from crypto.pki.tls import channel_credentials, handshake_fault
-from policies.documents.study import load_study
 from protos import codec
 from protos.audit import AuditEntry, CosignedAudit
 from protos.bounds import sentence
@@ -70,6 +69,8 @@ class CoordinatorClient:
         An author's certificate signs it by that; for anybody else the author's signature lies beside the file. Raises
         `DocumentError`, `AmbiguousSignatureError`, `OperatorError`.
         """
+        from policies.documents.study import load_study
+
         file = Path(study)
         text = load_study(file)
         return self.create(text.canonical(), signed_by(self._credential, file, text))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coordinator.errors import CoordinatorError
 from crypto.authorship import SignatureBeside, sign_study
 from crypto.pki.certificates import Credential
 from crypto.pki.identity import Role
-from policies.documents.study import Study
+
+if TYPE_CHECKING:
+    from policies.documents.study import Study
 
 
 class AmbiguousSignatureError(CoordinatorError):
