@@ -162,7 +162,8 @@ def policy_check(
     from silo_agent.oversight.approval import no_approvers
 
     policy = load_policy(file)
-    wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
+    with waiting("deciding on the study"):
+        wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
     if form is JSON:
         reason = None if refusal is None else {"reason": refusal.reason, "text": refusal.text}
         reasons = [{"reason": label, "text": text} for label, text in (() if refusal is None else refusal.reasons)]

@@ -29,11 +29,13 @@ def report(
     """
     from common.durable import write_folder
     from policies.reports.files import files
-    from silo_agent.board_report import report as made
-    from silo_agent.review.finished import finished
 
     settings = AgentConfig.load(config)
     with waiting("measuring the models, and writing the report"):
+        # What learns takes seconds to load.
+        from silo_agent.board_report import report as made
+        from silo_agent.review.finished import finished
+
         found, fault = finished(settings, study, forecast)
         name = found.study.name
         written = write_folder(out or Path(f"{name}-report"), files(made(found), name))
