@@ -11,7 +11,6 @@ from typing import ParamSpec, Self, TypeVar
 from coordinator.audit_copy import AuditCopy
 from coordinator.client.plain import LOOK_SECONDS, CoordinatorClient
 from coordinator.core.filtering import EVERYTHING, StudyFilter
-from coordinator.core.study import OVER
 from crypto.authorship import SignatureBeside
 from protos.messages import StudyResults
 from protos.status import StudyStatus
@@ -108,6 +107,8 @@ class AsyncCoordinatorClient:
 
     async def follow(self, study: str, seconds: float = LOOK_SECONDS) -> AsyncIterator[StudyStatus]:
         """Give a study's status now and at every change, until the study is over."""
+        from coordinator.core.study import OVER
+
         is_change = self._client.changes()
         while True:
             status = await self.status(study)

@@ -16,7 +16,6 @@ from coordinator.audit_copy import AuditCopy
 from coordinator.client.signing import signed_by
 from coordinator.config import OperatorConfig
 from coordinator.core.filtering import EVERYTHING, StudyFilter
-from coordinator.core.study import OVER
 from coordinator.errors import OperatorError
 from crypto.authorship import SignatureBeside
 from crypto.pki.certificates import Credential
@@ -123,6 +122,8 @@ class CoordinatorClient:
 
     def follow(self, study: str, seconds: float = LOOK_SECONDS) -> Iterator[StudyStatus]:
         """Give a study's status now and at every change, until the study is over. It looks every `seconds`."""
+        from coordinator.core.study import OVER
+
         is_change = self.changes()
         while True:
             status = self.status(study)

@@ -29,7 +29,6 @@ from policies.documents.writing import write_study
 from policies.errors import PolicyError
 from policies.reports import forecast_section, published, study_sections
 from policies.reports.blocks import Cell, Grid, Section, grid
-from policies.reports.guarantee import guarantee
 from policies.web.blocks import PlaceCell
 from policies.web.calls import BadCallError, ConsoleCall, Download, Moved, NotHereError, Page, Reply
 from policies.web.words import time as told_time
@@ -115,7 +114,7 @@ class CoordinatorPages:
         """A study's document in plain words, and its text."""
         one = self._status(call)
         study = self.desk.document(one.study, call.who.identity)
-        price = guarantee(study, None)
+        price = self.prices.guarantee(study)
         return Page(
             "text.html",
             {

@@ -8,6 +8,7 @@ from typing import Final
 
 from policies.accounting.planning import Prices, price
 from policies.documents.study import Study
+from policies.reports.guarantee import Guarantee, guarantee
 
 _MOST: Final = 1000
 
@@ -18,6 +19,7 @@ class KnownPrices:
     def __init__(self) -> None:
         """Know none."""
         self._known: OrderedDict[str, Prices] = OrderedDict()
+        self._guarantees: OrderedDict[str, Guarantee] = OrderedDict()
         self._turn = threading.Lock()
 
     def of(self, study: Study) -> Prices:
@@ -28,3 +30,12 @@ class KnownPrices:
                     self._known.popitem(last=False)
                 self._known[study.digest] = price(study, study.privacy.delta)
             return self._known[study.digest]
+
+    def guarantee(self, study: Study) -> Guarantee:
+        """Return what a study's plan guarantees to a patient."""
+        with self._turn:
+            if study.digest not in self._guarantees:
+                while len(self._guarantees) >= _MOST:
+                    self._guarantees.popitem(last=False)
+                self._guarantees[study.digest] = guarantee(study, None)
+            return self._guarantees[study.digest]
