@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from crypto.pki.known_keys import MEMORY_FILE
 from policies import file_kinds
@@ -76,6 +76,13 @@ class CoordinatorConfig(Closed):
 
     quotas: Quotas = Quotas()
     """What each operator and author may take."""
+
+    @model_validator(mode="after")
+    def _one_spool(self) -> Self:
+        if self.spool is not None and self.spool_url is not None:
+            msg = "spool is a folder that machines share, and spool_url is in its place; leave one of them out"
+            raise ValueError(msg)
+        return self
 
     @classmethod
     def load(cls, path: Path) -> CoordinatorConfig:

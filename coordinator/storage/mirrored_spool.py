@@ -125,8 +125,8 @@ class MirroredSpool(Spool):
 
     def __init__(self, root: Path, epoch: int, objects: SpoolObjects) -> None:
         """Take over what lies at the URL. Raises `SpoolError`, `SpoolAwayError`, OSError."""
-        if root.is_dir():
-            for old in root.iterdir():
+        for old in root.iterdir() if root.is_dir() else ():
+            if old.name.isdigit():  # an epoch's; nothing else is a spool's to delete
                 shutil.rmtree(old, ignore_errors=True)
         super().__init__(root, epoch)
         self._objects, self._epoch = objects, epoch

@@ -138,7 +138,6 @@ class Console(Generic[Who]):
         async def follow(request: Request, session: ConsoleSession[Who]) -> Response:
             if session.streams >= STREAMS:
                 raise HTTPException(429, f"{STREAMS} pages follow changes already; close one")
-            session.streams += 1
             call = ConsoleCall(session.who, request.path_params, _single(request))
             return StreamingResponse(
                 self._changes(request, session, handler, call), headers=HEADERS, media_type="text/event-stream"
@@ -246,6 +245,7 @@ class Console(Generic[Who]):
         self, request: Request, session: ConsoleSession[Who], handler: Handler[Who], call: ConsoleCall[Who]
     ) -> AsyncIterator[bytes]:
         cookie, said = request.cookies.get(COOKIE, ""), ""
+        session.streams += 1  # here, and not before: who goes before the first event leaves nothing behind
         try:
             for beat in range(int(STREAM_SECONDS / LOOK_SECONDS)):
                 if self._sessions.find(cookie, heard=False) is not session:

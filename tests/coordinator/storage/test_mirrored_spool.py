@@ -192,15 +192,32 @@ def test_parts_that_do_not_follow_each_other_are_not_taken(tmp_path, objects):
 def test_what_lies_on_the_machine_from_before_is_not_taken(tmp_path, objects):
     stale = Spool(tmp_path / "here", 9)
     stale.append(stale.partial(PLACE, "heads", "north"), 0, b"stale")
+    (tmp_path / "here" / "of-somebody-else").mkdir()
     spool = MirroredSpool(tmp_path / "here", 1, objects)
     assert not spool.partial(PLACE, "heads", "north").exists()
-    assert [one.name for one in (tmp_path / "here").iterdir()] == ["1"]
+    assert {one.name for one in (tmp_path / "here").iterdir()} == {"1", "of-somebody-else"}
 
 
 def test_a_url_that_nothing_opens_is_refused_with_the_fix():
     for url in ("nothing-of-this-kind://here/there", "gs://bucket/x"):
         with pytest.raises((SpoolError, SpoolAwayError), match=r"install the extra `objects`|cannot be used"):
             SpoolObjects(url).names()
+
+
+def test_at_a_start_the_operator_reads_which_url_is_away(tmp_path, monkeypatch):
+    files = {name: tmp_path / f"{name}.pem" for name in ("certificate", "key", "authority")}
+    config = CoordinatorConfig(port=0, metrics_port=0, data=tmp_path, spool_url=f"file://{tmp_path}/objects", **files)
+
+    def away(*_given, **_named):
+        msg = "no route"
+        raise ConnectionError(msg)
+
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.find", away)
+    for opened in (spool_word, lambda one: spool_of(one, 1)):
+        with pytest.raises(SpoolError, match=r"spool_url file:.* cannot be used \(ConnectionError: no route\); check"):
+            opened(config)
+    with pytest.raises(ValueError, match="leave one of them out"):
+        CoordinatorConfig(port=0, metrics_port=0, data=tmp_path, spool=tmp_path, spool_url="s3://a/b", **files)
 
 
 def test_the_database_knows_the_spool_by_a_word_at_the_url(objects):
