@@ -101,6 +101,11 @@ new MutationObserver(() => {
 """
 
 
+def shows(page, text, **limits):
+    """Waits until a page shows a text, in one place or in several: a note and the live line may say the same."""
+    page.get_by_text(text).first.wait_for(**limits)
+
+
 class Story:
     """What happens at the consoles, and what was found wrong on the way."""
 
@@ -129,11 +134,11 @@ class Story:
         page.locator("input[name=study]").set_input_files(file)
         page.locator("input[name=signature]").set_input_files(file.with_name(f"{file.name}.{AUTHOR}.sig"))
         page.get_by_role("button", name="Create").click()
-        page.get_by_text("is created").wait_for()
+        shows(page, "is created")
         assert page.url == self.ada.base + self.here
         self.look(self.ada, "study-created")
         page.get_by_role("button", name="Start").click()
-        page.get_by_text("started").first.wait_for()
+        shows(page, "started")
         page.evaluate(WATCHED)
 
     def decide(self, silo):
@@ -145,7 +150,7 @@ class Story:
             self.look(visitor, "overview-waiting")
         page.get_by_role("listitem").get_by_role("link", name=name).click()
         assert page.url == visitor.base + self.here
-        page.get_by_text("The policy would take it.").wait_for()
+        shows(page, "The policy would take it.")
         if silo == "north":
             self.look(visitor, "study-to-sign")
             page.get_by_label("Signed approval").set_input_files(self._signed(silo))
@@ -153,7 +158,7 @@ class Story:
         else:
             page.get_by_label("Data").select_option(name)
             page.get_by_role("button", name=f"Approve {self.study.digest[:12]}").click()
-        page.get_by_text(f"may use {name}").first.wait_for()
+        shows(page, f"may use {name}")
         decided = approved(self.federation, silo)
         assert (decided.data, decided.signed is not None) == (name, silo == "north")
 
@@ -183,7 +188,7 @@ class Story:
             page.wait_for_timeout(100)
         before = page.evaluate("window.steps")
         page.get_by_role("button", name="Pause").click()
-        page.get_by_text("paused by author author").first.wait_for()
+        shows(page, "paused by author author")
         self.look(self.ada, "study-paused")
         page.get_by_role("button", name="Resume").click()
         page.evaluate(WATCHED)
@@ -191,7 +196,7 @@ class Story:
         self.steps = before + page.evaluate("window.steps")
         self.ada.open(self.here)
         page.get_by_role("link", name="Results").click()
-        page.get_by_text("hospitals signed what they read").wait_for()
+        shows(page, "hospitals signed what they read")
         self.look(self.ada, "results")
 
     def abort_another(self):
@@ -207,7 +212,7 @@ class Story:
         page.get_by_label("Reason").fill("it was a <b>mistake</b>")
         page.get_by_label("I am sure").check()
         page.get_by_role("button", name="Abort for good").click()
-        page.get_by_text("stopped by operator ops: it was a <b>mistake</b>").wait_for()
+        shows(page, "stopped by operator ops: it was a <b>mistake</b>")
 
     def look_at_the_rest(self):
         """Every other page of both consoles, and how large it is."""
@@ -226,10 +231,10 @@ class Story:
         self.federation.wait_for_silos()
         north = self.hospitals["north"]
         north.open(f"/models/{self.study.digest}").get_by_role("button", name="Measure now").click()
-        north.page.get_by_text("Measured on held-out patients").wait_for(timeout=SECONDS)
+        shows(north.page, "Measured on held-out patients", timeout=SECONDS)
         self.look(north, "model")
         north.open("/data").get_by_role("button", name="Check").click()
-        north.page.get_by_text("records fit").wait_for()
+        shows(north.page, "records fit")
         self.look(north, "data-checked")
 
     def leave(self):
@@ -241,7 +246,7 @@ class Story:
             self.faults += visitor.said
             assert visitor.requests == {visitor.base}, "nothing is loaded from elsewhere"
             visitor.page.get_by_role("button", name="Sign out").click()
-            visitor.page.get_by_text("You are signed out.").wait_for()
+            shows(visitor.page, "You are signed out.")
             assert visitor.open("/").get_by_text("You are not signed in.").is_visible()
 
 

@@ -48,7 +48,7 @@ from support.small_cohort import policy_document, study_document, write_sites, w
 pytestmark = [pytest.mark.slow, prometheus.needed]
 ROOT = Path(__file__).parents[2]
 SECONDS = 600
-WAITS, RANGES = 1200.0, 60.0
+WAITS, RANGES = 1200.0, 20.0
 SILOS = NORTH, SOUTH, WEST, EAST = ("north", "south", "west", "east")
 OPERATOR = "operator"
 BRIEF = study_document(

@@ -31,6 +31,7 @@ COORDINATOR = {
     "stateClaim": "hub-state",
     "metricsPort": 9443,
 }
+CONSOLE = {"consolePort": 8444}
 HADOLINT = Path(sys.executable).parent / "hadolint"
 
 
@@ -86,13 +87,17 @@ def test_the_compose_file_fits_its_schema_and_takes_no_rights():
     schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text())
     document = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
     jsonschema.validate(document, schema)
-    assert set(document["services"]) == {"coordinator", "silo"}
+    assert set(document["services"]) == {"coordinator", "silo", "console"}
+    console, silo = (document["services"][name] for name in ("console", "silo"))
+    assert (console["image"], console["volumes"]) == (silo["image"], silo["volumes"])
+    assert console["network_mode"] == "host"
+    assert (console["command"][0], console["restart"]) == ("console", "no")
     for service in document["services"].values():
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["user"] == "10001:10001"
-        assert all(port.startswith(("127.0.0.1:", "7443:")) for port in service["ports"])
+        assert all(port.startswith(("127.0.0.1:", "7443:")) for port in service.get("ports", ()))
 
 
 def rendered(template, values):
@@ -113,8 +118,8 @@ def rendered(template, values):
 
 @pytest.mark.parametrize(
     "values",
-    [VALUES, {**VALUES, "recordsClaim": "records"}, {**VALUES, **COORDINATOR}],
-    ids=["silo", "silo with records", "coordinator"],
+    [VALUES, {**VALUES, "recordsClaim": "records"}, {**VALUES, **COORDINATOR}, {**VALUES, **COORDINATOR, **CONSOLE}],
+    ids=["silo", "silo with records", "coordinator", "coordinator with a console"],
 )
 def test_the_chart_fits_kubernetes_and_takes_no_rights(values):
     jsonschema.validate(values, json.loads((DEPLOY / "chart" / "values.schema.json").read_text()))
@@ -129,6 +134,12 @@ def test_the_chart_fits_kubernetes_and_takes_no_rights(values):
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert documents[-1]["spec"]["replicas"] == 1
+    open_to_all = [port["port"] for rule in documents[0]["spec"]["ingress"] if "from" not in rule for port in rule["ports"]]
+    wanted = [values["port"], *([8444] if values["consolePort"] else [])] if values["role"] == "coordinator" else []
+    assert open_to_all == wanted
+    if wanted:
+        served = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert [served[port["targetPort"]] for port in documents[1]["spec"]["ports"]] == wanted
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
 
