@@ -7,6 +7,7 @@ that it opens for the first time (a new profile for each, so nothing is kept), b
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import shutil
 import statistics
@@ -19,7 +20,7 @@ from typing import Final
 
 from playwright.sync_api import Response, sync_playwright
 
-from bench.places import DEMO
+from bench.places import DEMO, ROOT
 from bench.table import Criterion, judge
 from coordinator.client.plain import CoordinatorClient
 from coordinator.config import OperatorConfig
@@ -111,6 +112,8 @@ def main() -> int:
     if program is None:
         print("no chromium: apt-get install chromium", file=sys.stderr)
         return 2
+    for package in ("coordinator", "crypto", "common", "policies", "protos"):
+        compileall.compile_dir(ROOT / package, quiet=2)  # as pip does with what it installs
     with tempfile.TemporaryDirectory() as scratch:
         parties = Parties()
         try:

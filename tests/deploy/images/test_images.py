@@ -134,7 +134,8 @@ def test_the_chart_fits_kubernetes_and_takes_no_rights(values):
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert documents[-1]["spec"]["replicas"] == 1
-    open_to_all = [port["port"] for rule in documents[0]["spec"]["ingress"] if "from" not in rule for port in rule["ports"]]
+    to_all = [rule["ports"] for rule in documents[0]["spec"]["ingress"] if "from" not in rule]
+    open_to_all = [port["port"] for ports in to_all for port in ports]
     wanted = [values["port"], *([8444] if values["consolePort"] else [])] if values["role"] == "coordinator" else []
     assert open_to_all == wanted
     if wanted:

@@ -47,6 +47,19 @@ def test_it_answers_on_a_free_port_and_says_nothing_of_itself(serve):
     assert reply.getheader("server") is None
 
 
+def test_an_answer_of_two_writes_waits_for_no_acknowledgement(serve, monkeypatch):
+    made, at_once = serving._Connection.connection_made, []
+
+    def noted(self, transport):
+        accepted = transport.get_extra_info("socket")
+        at_once.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        made(self, transport)
+
+    monkeypatch.setattr(serving._Connection, "connection_made", noted)
+    get(serve().port).read()
+    assert at_once == [1]
+
+
 def test_a_port_that_is_taken_is_named(serve):
     taken = serve().port
     with pytest.raises(
