@@ -72,8 +72,8 @@ class ConsoleServer:
             why = os.strerror(error.errno or 0)  # that of `create_server` repeats the address
             msg = f"the console cannot be served on {host}:{port} ({why}); give another address or port"
             raise OSError(msg) from None
-        # Accepted ones inherit it. Head and body of an answer are two writes, and without it the second one waits for the
-        # other side's delayed acknowledgement, 40 ms; asyncio sets it on sockets alone that were made with a protocol.
+        # Accepted ones inherit it. Head and body of an answer are two writes. Without it the second one waits for the
+        # other side's delayed acknowledgement, 40 ms. asyncio sets it only on sockets that were made with a protocol.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
