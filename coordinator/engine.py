@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import structlog
 
-from common.digests import LEAST_DIGITS, means
 from coordinator import publishing
 from coordinator.bells import Bells
 from coordinator.core import study as studies
@@ -39,7 +38,7 @@ from coordinator.core.events import (
 )
 from coordinator.core.institutions import one_of_each
 from coordinator.core.round import WrongPhaseError
-from coordinator.core.state import OVER, Phase, PhaseLimits, Round
+from coordinator.core.state import OVER, Phase, PhaseLimits
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import (
     brief,
@@ -52,8 +51,9 @@ from coordinator.describing import (
     short,
     where,
 )
-from coordinator.errors import CoordinatorError
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.register.catalogue import StudyCatalogue, UnknownStudyError
+from coordinator.register.presence import Presence
 from coordinator.relay.intake import Intake
 from coordinator.shortages import MACHINE, Shortages
 from coordinator.storage.database import LeaseLostError
@@ -76,7 +76,7 @@ from crypto.secagg.dealt.slices import SliceForm
 from crypto.secagg.holding import FalseNote
 from crypto.secagg.spoilt import SpoiltStatement
 from crypto.secagg.voids import VoidPromise
-from policies.documents.study import Study, parse_study, require_bounds
+from policies.documents.study import Study, require_bounds
 from policies.plan import grids, quorum
 from policies.plan.release import plan
 from policies.refusals import Refused
@@ -102,14 +102,8 @@ log = structlog.get_logger()
 _UPDATED = "the coordinator was updated in the middle of the attempt, and silos write notes in another form now"
 _DRAINS = "no further round begins: an operator drains the coordinator, and it goes on when it is started again"
 TICK_SECONDS = 0.25
-SEEN_SECONDS = 30.0
-"""How often it is stored which silos have called."""
 STUCK_SECONDS = 60.0
 """How long the clock may wait for its turn before the coordinator counts as stuck."""
-
-
-class UnknownStudyError(CoordinatorError):
-    """There is no study with that digest or name."""
 
 
 def script_of(study: Study) -> Script:
@@ -161,17 +155,11 @@ class Engine:
         self._lock = threading.RLock()
         self.bells = Bells()
         """Rung for each silo that has something to do."""
-        self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
+        loaded = {progress.script.study: in_sentences(progress) for progress in store.load()}
+        self.catalogue = StudyCatalogue(store, self._lock, loaded)
         self._older = store.older
-        self._studies: dict[str, Study] = {}
         self._told = store.told()
-        self._seen: dict[str, float] = store.seen()
-        self._seen_stored = dict(self._seen)
-        for silo, at in self._seen.items():
-            self._metrics.last_seen.labels(silo).set(at)
-        self._seen_next = 0.0
-        self._cut_off: set[str] = set()
-        """Silos whose certificates were revoked since they last called."""
+        self.presence = Presence(store, metrics, self.now)
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
@@ -183,7 +171,7 @@ class Engine:
         with self._lock:
             self._bring_up_to_date()
             self._sweep()
-            for progress in [progress for progress in self._progress.values() if progress.life in studies.LIVE]:
+            for progress in self.catalogue.live():
                 self._commit(progress, *studies.restart_clock(progress, self._clock()))
                 round_ = progress.round
                 if round_ is not None and round_.phase is Phase.ADD:
@@ -223,7 +211,7 @@ class Engine:
         progress = studies.create(script_of(study))
         with self._lock:
             self._store.create(study.canonical(), progress, entry, author, after=after)
-            self._progress[study.digest] = progress
+            self.catalogue.add(study, progress)
             self._measure()
         log.info("study created", study=study.digest, name=study.name)
 
@@ -233,7 +221,7 @@ class Engine:
         Raises `StudyStateError` if the study is not in a state that allows it; then nothing has changed.
         """
         with self._lock:
-            progress = self._of(study)
+            progress = self.catalogue.of(study)
             self._commit(progress, *move(progress, self._clock()), entry=entry)
 
     def drain(self, *, undo: bool) -> tuple[str, ...]:
@@ -246,7 +234,7 @@ class Engine:
                 log.info("rounds begin again" if undo else "no further round begins")
             self._draining = not undo
             self._metrics.draining.set(self._draining)
-            live = [one for one in self._progress.values() if one.life is Life.RUNNING]
+            live = [one for one in self.catalogue.progress.values() if one.life is Life.RUNNING]
             for progress in live:
                 self.bells.ring(asked_in(progress))
             return tuple(one.script.study for one in live if not _between_rounds(one))
@@ -259,72 +247,39 @@ class Engine:
     def delete(self, study: str, entry: AuditEntry) -> None:
         """Forget a study that was never started. Raises `StudyStateError` if it was."""
         with self._lock:
-            studies.require_unstarted(self._of(study))
+            studies.require_unstarted(self.catalogue.of(study))
             self._store.delete(study, entry)
-            del self._progress[study]
-            self._studies.pop(study, None)
+            self.catalogue.forget(study)
             self._measure()
 
     def require_over(self, study: str) -> None:
         """Raise `StudyStateError` unless a study is over."""
         with self._lock:
-            studies.require_over(self._of(study))
-
-    def named(self, name: str) -> list[tuple[Progress, int]]:
-        """Return the studies of this name, in the order of their creation, with their revisions."""
-        with self._lock:
-            found = [one for one in self._progress.values() if one.script.name == name]
-            return [(one, self._study(one.script.study).revision) for one in found]
-
-    def find(self, wanted: str, shown: Callable[[str], bool]) -> Script:
-        """Return the study with this name, or whose digest begins so with at least twelve digits.
-
-        Of several revisions of one name it is the newest. Studies of which `shown` says no are not there. Raises
-        `UnknownStudyError`, also if several match.
-        """
-        with self._lock:
-            scripts = [one.script for one in self._progress.values() if shown(one.script.study)]
-        found = [one for one in scripts if means(wanted, one.name, one.study)]
-        if len(found) == 1 or (found and all(one.name == wanted for one in found)):
-            return found[-1]
-        digits = f"at least {LEAST_DIGITS} digits of the digest"
-        msg = f"{len(found)} studies match {wanted!r}; give the whole name, or {digits}"
-        raise UnknownStudyError(msg)
-
-    def document(self, study: str) -> Study:
-        """Return a study's document. Raises `UnknownStudyError`."""
-        with self._lock:
-            self._of(study)
-            return self._study(study)
-
-    def not_over(self) -> list[Study]:
-        """Return the studies that have not ended, also those that were not started."""
-        with self._lock:
-            return [self._study(one.script.study) for one in self._progress.values() if one.life not in studies.OVER]
+            studies.require_over(self.catalogue.of(study))
 
     def status(self, study: str) -> StudyStatus:
         """Return the status of a study. Raises `UnknownStudyError`."""
         with self._lock:
-            progress = self._of(study)
+            progress = self.catalogue.of(study)
             described = self._described(progress)
             return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
     def statuses(self, shown: Callable[[str], bool] = lambda _: True) -> list[StudyStatus]:
         """Return the status of all studies that are `shown`, by digest, without their histories."""
         with self._lock:
-            return [brief(self._described(one)) for study, one in self._progress.items() if shown(study)]
+            return [brief(self._described(one)) for study, one in self.catalogue.progress.items() if shown(study)]
 
     def under_way(self) -> list[StudyStatus]:
         """Return the status of the studies under way, and wait for nobody: states are values, whoever has the lock."""
-        live = [progress for progress in list(self._progress.values()) if progress.life in studies.LIVE]
-        return [describe(progress, self._seen, self._clock(), self._cut_off) for progress in live]
+        live = self.catalogue.live()
+        return [describe(progress, self.presence.heard, self._clock(), self.presence.cut_off) for progress in live]
 
     def results(self, study: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
         with self._lock:
-            progress = self._of(study)
+            progress = self.catalogue.of(study)
         script, round_ = progress.script, progress.round
-        if not self._study(script.study).publish:
+        if not self.catalogue.document(script.study).publish:
             msg = f"{script.name} publishes nothing: its `publish` lists no metric"
             raise StudyStateError(msg)
         if progress.life is not Life.FINISHED or round_ is None:
@@ -335,27 +290,14 @@ class Engine:
         return StudyResults(script.study, script.name, script.min_silos, figures, signed)
 
     # --- silos --------------------------------------------------------------------------------------------------
-    def seen(self, silo: str) -> None:
-        """Note that a silo has called."""
-        self._seen[silo] = self._clock()
-        self._cut_off.discard(silo)
-        self._metrics.last_seen.labels(silo).set(self._seen[silo])
-
     def text(self, study: str, silo: str) -> StudyText:
         """Return a study's text, with its author's signature, to a silo that it invites. Raises `UnknownStudyError`."""
         with self._lock:
-            progress = self._progress.get(study)
+            progress = self.catalogue.progress.get(study)
         text = self._store.canonical(study)
         if progress is None or text is None or silo not in progress.script.silos:
             raise UnknownStudyError(study)
         return StudyText(text, self._store.author(study))
-
-    def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
-        """Return the studies that invite a silo: those that run, and those that have ended."""
-        with self._lock:
-            mine = [one for one in self._progress.values() if silo in one.script.silos]
-            running = [self._study(one.script.study) for one in mine if one.life in studies.LIVE]
-            return running, [self._study(one.script.study) for one in mine if one.life in studies.OVER]
 
     def poll(self, silo: str, session: str) -> Work:
         """Return what the silo must do next; `Task.WAIT` if there is nothing. A silo that polls is not away."""
@@ -371,7 +313,7 @@ class Engine:
     def answer(self, silo: str, answer: Answer) -> None:
         """Take a silo's answer to an offer: it takes part or refuses."""
         with self._lock:
-            answer = one_of_each(answer, self._round(answer.place).members)
+            answer = one_of_each(answer, self.catalogue.round(answer.place).members)
             self._at(answer.place, Answered(silo, answer))
         log.info("answered", silo=silo, **where(answer.place), refusal=answer.refusal or None)
 
@@ -389,12 +331,12 @@ class Engine:
                 self._told.add((place.study, silo))
             return
         with self._lock:
-            self._round(place)
-            signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
+            self.catalogue.round(place)
+            signed = publishing.accept(self.catalogue.document(place.study), silo, confirm, certificate_pem)
             event: Event = Confirmed(silo, confirm, certificate_pem)
             if confirm.dispute and confirm.culprit:
                 event = Complained(silo, confirm, self._liar(silo, confirm))
-            self._apply(self._progress[place.study], event, signed)
+            self._apply(self.catalogue.progress[place.study], event, signed)
         if confirm.dispute:
             said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
             log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
@@ -405,7 +347,7 @@ class Engine:
         Raises `WrongPhaseError`.
         """
         with self._lock:
-            round_ = self._round(place)
+            round_ = self.catalogue.round(place)
             if round_.phase is not Phase.JUDGE:
                 return None
             sha256 = next(part.sha256 for part in round_.parts if part.kind == Note.MODEL)
@@ -414,7 +356,7 @@ class Engine:
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
         with self._lock:
-            check_upload(self._round(header.place), self._study(header.place.study), header)
+            check_upload(self.catalogue.round(header.place), self.catalogue.document(header.place.study), header)
 
     def stored(self, header: UploadHeader) -> bool:
         """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` if it holds others."""
@@ -437,7 +379,7 @@ class Engine:
         """Delete sealed bytes that were stored after the attempt's end. Raises `WrongPhaseError` if it has ended."""
         with self._lock:
             try:
-                self._round(place)
+                self.catalogue.round(place)
             except WrongPhaseError:
                 self._spool.clear(place)
                 raise
@@ -449,7 +391,7 @@ class Engine:
         """
         with self._lock:
             self.keep(header.place)
-            round_, study = self._round(header.place), self._study(header.place.study)
+            round_, study = self.catalogue.round(header.place), self.catalogue.document(header.place.study)
         try:
             note = self._intake.content(header)
         except FileNotFoundError:
@@ -476,14 +418,14 @@ class Engine:
             log.info("received", silo=header.silo, **where(place), slot=header.slot, size=header.size)
         with self._lock:
             self.keep(place)
-            check_present(self._round(place), header.silo)
-            if header.silo in self._round(place).waiting_for:
-                self._apply(self._progress[place.study], Uploaded(header, signature))
+            check_present(self.catalogue.round(place), header.silo)
+            if header.silo in self.catalogue.round(place).waiting_for:
+                self._apply(self.catalogue.progress[place.study], Uploaded(header, signature))
 
     def peers(self, silo: str, place: Place) -> tuple[str, ...]:
         """Return the other silos that are present in the current attempt. Raises `WrongPhaseError`."""
         with self._lock:
-            round_ = self._round(place)
+            round_ = self.catalogue.round(place)
             check_present(round_, silo)
             return tuple(name for name in round_.present if name != silo)
 
@@ -495,23 +437,23 @@ class Engine:
         Raises `WrongPhaseError` if any of it may not be fetched.
         """
         with self._lock:
-            return check_fetch(self._round(place), silo, tensor, kind, of_silos)
+            return check_fetch(self.catalogue.round(place), silo, tensor, kind, of_silos)
 
     def forms(self, place: Place, kind: str, owners: Iterable[str]) -> dict[str, SliceForm]:
         """Return where the slices lie in these members' notes of an attempt. Raises `WrongPhaseError`."""
         with self._lock:
-            return forms_of(self._round(place), kind, owners)
+            return forms_of(self.catalogue.round(place), kind, owners)
 
     def void(self, place: Place, tensor: Tensor) -> VoidPromise:
         """Return what a silo promises that voids the tensor's lists in this attempt. Raises `WrongPhaseError`."""
         with self._lock:
-            proof = self._round(place).spoilt
+            proof = self.catalogue.round(place).spoilt
         return VoidPromise(place.study, place.round, tensor, place.attempt - 1, 0 if proof is None else proof.attempt)
 
     def statement(self, confirm: Confirm) -> SpoiltStatement:
         """Return what a silo states that confirms a recount. Raises `WrongPhaseError` if no sum is added again."""
         with self._lock:
-            round_ = self._round(confirm.place)
+            round_ = self.catalogue.round(confirm.place)
             if round_.phase is not Phase.RECOUNT:
                 msg = f"the phase {round_.phase} does not wait for {confirm.task}"
                 raise WrongPhaseError(msg)
@@ -519,30 +461,15 @@ class Engine:
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _sweep(self) -> None:
-        live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
-        self._spool.sweep([progress.round.place for progress in live if progress.round])
+        self._spool.sweep([progress.round.place for progress in self.catalogue.live() if progress.round])
 
     def _described(self, progress: Progress) -> StudyStatus:
         study = progress.script.study
-        found = describe(progress, self._seen, self._clock(), self._cut_off)
-        found = replace(found, revision=self._study(study).revision)
+        found = describe(progress, self.presence.heard, self._clock(), self.presence.cut_off)
+        found = replace(found, revision=self.catalogue.document(study).revision)
         if self._draining and progress.life is Life.RUNNING and _between_rounds(progress):
             found = replace(found, why=_DRAINS)
         return short(found, self.shortages.standing(study))
-
-    def _of(self, study: str) -> Progress:
-        progress = self._progress.get(study)
-        if progress is None:
-            raise UnknownStudyError(study)
-        return progress
-
-    def _study(self, digest_: str) -> Study:
-        if digest_ not in self._studies:
-            canonical = self._store.canonical(digest_)
-            if canonical is None:
-                raise UnknownStudyError(digest_)
-            self._studies[digest_] = parse_study(canonical, digest_)
-        return self._studies[digest_]
 
     def _bring_up_to_date(self) -> None:
         """Put unfinished studies of an earlier version under this version's plan, and end attempts that it began.
@@ -551,10 +478,10 @@ class Engine:
         An attempt ends because nobody reads the notes that silos have sent in it any more, and no silo is to be named
         for a note that was right when it was sent.
         """
-        for progress in list(self._progress.values()):
+        for progress in list(self.catalogue.progress.values()):
             if progress.life in studies.OVER:
                 continue
-            study = self._study(progress.script.study)
+            study = self.catalogue.document(progress.script.study)
             try:
                 _require_bounds(study)
                 current = studies.planned(progress, script_of(study).tensors)
@@ -578,18 +505,8 @@ class Engine:
         self._commit(progress, *studies.abort(progress, reason, self._clock()))
         log.warning("study ended", study=progress.script.study[:12], why=reason)
 
-    def _round(self, place: Place) -> Round:
-        progress = self._progress.get(place.study)
-        if progress is None:
-            raise UnknownStudyError(place.study)
-        round_ = progress.round
-        if round_ is None or round_.place != place or progress.life not in studies.LIVE:
-            msg = f"round {place.round}, attempt {place.attempt} is not the current one"
-            raise WrongPhaseError(msg)
-        return round_
-
     def _check_over(self, study: str, silo: str) -> None:
-        progress = self._progress.get(study)
+        progress = self.catalogue.progress.get(study)
         if progress is None or silo not in progress.script.silos:
             raise UnknownStudyError(study)
         if progress.life not in studies.OVER and silo in progress.active:
@@ -598,8 +515,8 @@ class Engine:
 
     def _at(self, place: Place, event: Event) -> None:
         with self._lock:
-            self._round(place)
-            self._apply(self._progress[place.study], event)
+            self.catalogue.round(place)
+            self._apply(self.catalogue.progress[place.study], event)
 
     def _apply(self, progress: Progress, event: Event, signed: SignedPublication | None = None) -> None:
         self._commit(progress, *studies.advance(progress, event, self._clock()), signed)
@@ -623,7 +540,7 @@ class Engine:
         self._store.save(after, times, published, entry)
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
-        self._progress[after.script.study] = after
+        self.catalogue.progress[after.script.study] = after
         self._report(before, after, effects, times)
         for effect in effects:
             if not isinstance(effect, Persist):
@@ -645,8 +562,8 @@ class Engine:
         place = effect.place
         try:
             with self._lock:
-                self._round(place)
-                study = self._study(place.study)
+                self.catalogue.round(place)
+                study = self.catalogue.document(place.study)
             try:
                 event: Event = Added(make_sum(self._store, self._spool, study, effect))
             except Exception as error:
@@ -672,19 +589,19 @@ class Engine:
 
     def _liar(self, silo: str, confirm: Confirm) -> str:
         """Who lied, as the key shows that a silo publishes with its complaint; empty if it publishes none."""
-        place, round_ = confirm.place, self._round(confirm.place)
+        place, round_ = confirm.place, self.catalogue.round(confirm.place)
         path = self._spool.complete(place, note_slot(Note.SHARES, None), confirm.culprit)
         return liar_of(round_, silo, confirm, path.read_bytes()) if confirm.evidence and path.exists() else ""
 
     def _notice(self, silo: str, session: str) -> None:
         """Note that a silo polls. It is not away, but it may have lost its keys."""
-        for study in list(self._progress):
+        for study in list(self.catalogue.progress):
             for event in (Restarted(silo, session), Returned(silo)):
-                if (progress := self._progress[study]).life in studies.LIVE:
+                if (progress := self.catalogue.progress[study]).life in studies.LIVE:
                     self._apply(progress, event)
 
     def _work(self, silo: str) -> Work:
-        for progress in self._progress.values():
+        for progress in self.catalogue.progress.values():
             if self._draining and progress.life is Life.RUNNING and _between_rounds(progress):
                 continue
             work = work_in(progress, silo, told=(progress.script.study, silo) in self._told)
@@ -696,10 +613,10 @@ class Engine:
         while not self._stop.wait(TICK_SECONDS) and not self._store.database.lost.is_set():
             for key in self.shortages.due():
                 self._try_again(key)
-            self._store_seen()
+            self._store_presence()
             with self._lock:
                 self._ticked = time.monotonic()
-                for study in list(self._progress):
+                for study in list(self.catalogue.progress):
                     try:
                         self._pass(study)
                     except LeaseLostError:
@@ -710,16 +627,9 @@ class Engine:
                             log.exception("time could not pass", study=study)
                 self._metrics.clock_turns.inc()
 
-    def _store_seen(self) -> None:
-        """Store now and then which silos have called since."""
-        if (now := time.monotonic()) < self._seen_next:
-            return
-        self._seen_next = now + SEEN_SECONDS
-        called = {silo: at for silo, at in self._seen.copy().items() if self._seen_stored.get(silo) != at}
+    def _store_presence(self) -> None:
         try:
-            if called:
-                self._store.see(called)
-                self._seen_stored |= called
+            self.presence.store()
         except Exception as error:
             if self.shortages.note(error) is None:
                 log.exception("it is not stored which silos have called")
@@ -744,7 +654,7 @@ class Engine:
 
     def _pass(self, study: str) -> None:
         """Let time pass for a study, unless this machine is short, or drains. Such time is given back."""
-        progress = self._progress[study]
+        progress = self.catalogue.progress[study]
         stands = self.shortages.standing(study) is not None or (self._draining and _between_rounds(progress))
         if progress.life is Life.RUNNING and stands:
             self._held.setdefault(study, self._clock())
@@ -753,12 +663,12 @@ class Engine:
             self._commit(progress, *studies.credit(progress, self._held[study], self._clock()))
             del self._held[study]
         if progress.life is Life.RUNNING:
-            self._apply(self._progress[study], Passed())
-            self._leave_behind(self._progress[study])
+            self._apply(self.catalogue.progress[study], Passed())
+            self._leave_behind(self.catalogue.progress[study])
         # In the same turn: whoever calls every moment would otherwise open its offer again before it is missed.
-        after, effects = studies.expire(self._progress[study], self._clock())
+        after, effects = studies.expire(self.catalogue.progress[study], self._clock())
         if effects:
-            self._commit(self._progress[study], after, effects)
+            self._commit(self.catalogue.progress[study], after, effects)
 
     def _leave_behind(self, progress: Progress) -> None:
         """Have nobody wait for a silo of the roster whose certificate was revoked meanwhile."""
@@ -769,7 +679,7 @@ class Engine:
         wanted = [member for member in round_.members if member.silo in waiting_for]
         gone = tuple(member.silo for member in wanted if self._revoked(member.certificate_pem))
         if gone:
-            self._cut_off.update(gone)
+            self.presence.revoked(gone)
             self._apply(progress, Revoked(gone))
 
     def _report(self, before: Progress, after: Progress, effects: list[Effect], times: list[PhaseTime]) -> None:
@@ -785,7 +695,7 @@ class Engine:
             log.info("silos away", study=after.script.study, silos=after.away)
 
     def _measure(self, changed: tuple[Progress, Progress] | None = None) -> None:
-        measure(self._metrics, self._progress.values(), changed)
+        measure(self._metrics, self.catalogue.progress.values(), changed)
 
 
 def _between_rounds(progress: Progress) -> bool:

@@ -125,7 +125,7 @@ class Server:
             ),
             maximum_concurrent_rpcs=config.threads + QUEUE,
         )
-        self._cosigning = KnownLedgers(checkpoints, credential, trust, studies=self.engine)
+        self._cosigning = KnownLedgers(checkpoints, credential, trust, studies=self.engine.catalogue)
         self._health = health.HealthServicer()
         try:
             self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))

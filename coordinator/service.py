@@ -29,9 +29,10 @@ from coordinator.door.callers import certificate_of, label_of
 from coordinator.door.connections import Connections
 from coordinator.door.later import Later
 from coordinator.door.log_limit import LogLimit
-from coordinator.engine import Engine, UnknownStudyError
+from coordinator.engine import Engine
 from coordinator.errors import CoordinatorError, NoConsoleError
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.register.catalogue import UnknownStudyError
 from coordinator.relay.handing_out import HandingOut
 from coordinator.shortages import Shortages
 from coordinator.storage.audit_log import AuditLog, AuditLogError
@@ -278,7 +279,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     def _silo(self, context: grpc.ServicerContext) -> str:
         name = self._caller.name(context)
-        self._engine.seen(name)
+        self._engine.presence.called(name)
         return name
 
     @mapped

@@ -16,9 +16,9 @@ from coordinator.console.steps import steps_of
 from coordinator.core.filtering import StudyFilter
 from coordinator.core.rights import AUDITORS, MAY_ACT, Action
 from coordinator.core.study import Life, StudyStateError
-from coordinator.engine import UnknownStudyError
 from coordinator.people.desk import Desk
 from coordinator.people.silo_book import SiloBook
+from coordinator.register.catalogue import UnknownStudyError
 from coordinator.reporting import figures_of
 from crypto.authorship import SignatureBeside
 from crypto.errors import CryptoError

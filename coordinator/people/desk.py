@@ -21,9 +21,10 @@ from coordinator.core.quotas import QuotaError, QuotaLimits, Usage, require_calm
 from coordinator.core.revisions import Namesake, StudyExistsError, require_next
 from coordinator.core.rights import AUDITORS, Action, Deed, RightsError, may_see, require_right, require_role
 from coordinator.core.study import Outcome, Progress, Script, StudyStateError
-from coordinator.engine import Engine, UnknownStudyError
+from coordinator.engine import Engine
 from coordinator.people.authors import RequireAuthor, UnsignedError
 from coordinator.people.polls import Polls
+from coordinator.register.catalogue import UnknownStudyError
 from coordinator.storage.audit_log import DONE, REFUSED, stamp
 from coordinator.storage.store import Store
 from coordinator.sums.room import LittleRoomError, most_bytes
@@ -155,7 +156,7 @@ class Desk:
 
     def document(self, wanted: str, who: Identity) -> Study:
         """Return a study's document. Raises `UnknownStudyError`."""
-        return self._engine.document(self._find(wanted, who).study)
+        return self._engine.catalogue.document(self._find(wanted, who).study)
 
     def results(self, wanted: str, who: Identity) -> StudyResults:
         """Return what a finished study has published. Raises `UnknownStudyError`, `StudyStateError`."""
@@ -208,7 +209,7 @@ class Desk:
     def _namesakes(self, name: str) -> list[Namesake]:
         return [
             Namesake(one.script.study, self._owners.get(one.script.study, ""), one.life, revision)
-            for one, revision in self._engine.named(name)
+            for one, revision in self._engine.catalogue.named(name)
         ]
 
     def _require_auditor(self, who: Identity) -> None:
@@ -220,11 +221,11 @@ class Desk:
         return may_see(who, self._owners.get(study, ""))
 
     def _find(self, wanted: str, who: Identity) -> Script:
-        return self._engine.find(wanted, lambda study: self._shows(study, who))
+        return self._engine.catalogue.find(wanted, lambda study: self._shows(study, who))
 
     def _usage(self, who: Identity) -> Usage:
         mine = {study for study, owner in self._owners.items() if owner == who.uri}
-        opened = [study for study in self._engine.not_over() if study.digest in mine]
+        opened = [study for study in self._engine.catalogue.not_over() if study.digest in mine]
         return Usage(len(opened), self._audit.created(who.uri, self._now()), sum(map(self._bytes, opened)))
 
     def _bytes(self, study: Study) -> int:

@@ -18,8 +18,9 @@ from coordinator.core.missed import LISTED_SECONDS
 from coordinator.core.round import WrongPhaseError
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
-from coordinator.engine import Engine, UnknownStudyError, script_of
+from coordinator.engine import Engine, script_of
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.register.catalogue import UnknownStudyError
 from coordinator.relay import intake
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.sums import adding
@@ -253,7 +254,7 @@ def test_an_attempt_that_an_older_version_began_ends_and_nobody_is_named(make_en
         status, ends = status_of(after, "tiny"), older and phase != "offer"
         assert (status.state, status.attempt, status.phase) == ("paused", 1 + ends, "offer" if ends else phase)
         assert {one.state for one in status.members if one.why} == set(), "nobody has left"
-        progress = after._progress[STUDY.digest]
+        progress = after.catalogue.progress[STUDY.digest]
         assert progress.round.blamed == ()
         after.close()
 
@@ -278,7 +279,7 @@ def test_a_study_whose_last_round_also_summed_the_metrics_goes_on_unless_it_is_i
         desk_of(before).create(STUDY.canonical(), ops("create"))
         if number is not None:
             desk_of(before).act("tiny", ops("start"))
-            progress = before._progress[STUDY.digest]
+            progress = before.catalogue.progress[STUDY.digest]
             place = Place(STUDY.digest, number, 1)
             moved = replace(progress, round=replace(progress.round, place=place, tensors=tensors[number]))
             with before._lock:
@@ -488,7 +489,7 @@ def test_no_time_passes_while_the_database_is_full(engine, clock, monkeypatch):
         raise DATABASE_FULL
 
     to_gather(engine)
-    since = engine._progress[STUDY.digest].round.since
+    since = engine.catalogue.progress[STUDY.digest].round.since
     clock.now += 7
     with monkeypatch.context() as patch:
         for name in ("save", "probe"):
@@ -499,7 +500,7 @@ def test_no_time_passes_while_the_database_is_full(engine, clock, monkeypatch):
         clock.now += 10 * STUDY.deadlines.train
         until_ticks(engine, 4)
     until(lambda: not engine._held)
-    round_ = engine._progress[STUDY.digest].round
+    round_ = engine.catalogue.progress[STUDY.digest].round
     assert (round_.place.attempt, round_.since) == (1, since + 10 * STUDY.deadlines.train)
     clock.now += STUDY.deadlines.train - 8
     until_ticks(engine, 2)
@@ -1172,34 +1173,12 @@ def test_an_engine_whose_clock_gets_no_turn_counts_as_stuck(engine, monkeypatch)
     until(engine.passes)
 
 
-def test_a_study_is_named_by_its_name_or_by_twelve_digits_of_one_digest_alone(make_engine):
-    engine = make_engine()
-    digest = desk_of(engine).create(STUDY.canonical(), ops("create"))
-    for word in ("tiny", digest, digest[:12], digest[:13]):
-        assert engine.find(word, lambda _: True).study == digest
-    for word in ("", "tin", digest[:11], f"{digest}0"):
-        with pytest.raises(UnknownStudyError, match=f"^0 studies match {word!r}; give the whole name, or at least 12"):
-            engine.find(word, lambda _: True)
-    with pytest.raises(UnknownStudyError, match="0 studies match 'tiny'"):
-        engine.find("tiny", lambda _: False)
-    script = engine._progress[digest].script
-    twin = replace(engine._progress[digest], script=replace(script, study=f"{digest[:20]}{'0' * 44}", name="twin"))
-    engine._progress[twin.script.study] = twin
-    with pytest.raises(UnknownStudyError, match=f"^2 studies match {digest[:20]!r}"):
-        engine.find(digest[:20], lambda _: True)
-    assert engine.find(digest, lambda _: True).name == "tiny"
-    named = replace(twin, script=replace(script, study="f" * 64, name=digest[:14]))
-    engine._progress["f" * 64] = named
-    with pytest.raises(UnknownStudyError, match=r"^3 studies match"):
-        engine.find(digest[:14], lambda _: True)
-
-
 @pytest.mark.parametrize(("evidence", "there"), [(bytes(64), True), (bytes(64), False), (b"", True)])
 def test_who_lied_is_asked_of_the_note_and_the_key_alone(make_engine, tmp_path, monkeypatch, evidence, there):
     engine, note, asked = make_engine(), tmp_path / "note", []
     if there:
         note.write_bytes(b"the note")
-    monkeypatch.setattr(engine, "_round", lambda place: place)
+    monkeypatch.setattr(engine.catalogue, "round", lambda place: place)
     monkeypatch.setattr(
         engine._spool, "complete", lambda *where: note if where[1:] == ("note-shares", "south") else None
     )
@@ -1214,13 +1193,13 @@ def test_who_lied_is_asked_of_the_note_and_the_key_alone(make_engine, tmp_path, 
 def test_a_restart_forgets_no_silence(make_engine, clock, monkeypatch):
     """As after a kill: nothing is stored at the end."""
     monkeypatch.setattr("coordinator.engine.TICK_SECONDS", 0.01)
-    monkeypatch.setattr("coordinator.engine.SEEN_SECONDS", 0.02)
+    monkeypatch.setattr("coordinator.register.presence.STORED_SECONDS", 0.02)
     before = make_engine()
-    before.seen("north")
-    heard = dict(before._seen)
+    before.presence.called("north")
+    heard = dict(before.presence.heard)
     end = time.monotonic() + 60
     while before._store.seen() != heard:
         assert time.monotonic() < end
         time.sleep(0.01)
     clock.now += 100 if hasattr(clock, "now") else 0
-    assert make_engine(begin=False)._seen == heard
+    assert make_engine(begin=False).presence.heard == heard

@@ -101,16 +101,16 @@ def test_metrics_follow_a_study(server, scene):
 
 def test_every_release_in_a_signed_list_is_stored_and_charges_are_judged_by_the_studies(server, scene):
     (silo, *_), study = scene.silos.values(), scene.study
-    running, _ = server.engine.studies_of(silo.name)
+    running, _ = server.engine.catalogue.studies_of(silo.name)
     assert study in running
     scene.play(lambda status: status.state == "finished")
     planned = {(number, tensor) for number in range(plan(study).last + 1) for tensor in plan(study).tensors(number)}
     stored = [one for one in server._cosigning._checkpoints.summed(silo.name) if one.study == study.digest]
     assert {(one.round, one.tensor) for one in stored} == planned
-    _, ended = server.engine.studies_of(silo.name)
+    _, ended = server.engine.catalogue.studies_of(silo.name)
     assert study in ended
-    assert server.engine.studies_of("nobody") == ([], [])
-    assert server._cosigning._studies is server.engine
+    assert server.engine.catalogue.studies_of("nobody") == ([], [])
+    assert server._cosigning._studies is server.engine.catalogue
 
 
 def test_refusals_are_counted_by_code_and_caller(server, operator):

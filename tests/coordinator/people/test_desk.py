@@ -9,9 +9,10 @@ from coordinator.core.quotas import QuotaError
 from coordinator.core.revisions import StudyExistsError
 from coordinator.core.rights import RightsError
 from coordinator.core.study import StudyStateError
-from coordinator.engine import Engine, UnknownStudyError
+from coordinator.engine import Engine
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.people import desk as desks
+from coordinator.register.catalogue import UnknownStudyError
 from coordinator.storage.spool import Spool
 from coordinator.sums.room import most_bytes
 from crypto.pki.identity import Identity, Role
