@@ -1,6 +1,7 @@
 """A consortium of silos and a coordinator, enrolled once for all tests of the agent."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from crypto.entropy import SystemEntropy
 from silo_agent.cli import options
 from silo_agent.protocol.session import Session
 from support.certificates import load, make_authority
+from support.cosigners import cosigned
 from support.local_coordinator import LocalCoordinator
 from support.local_silos import LocalSilo
 from support.proxy import proxying
@@ -161,3 +163,13 @@ def five(federate):
         return federate(tiny_study(**{"silos": FIVE, "min_silos": 4, "heads": heads, **changes}), min_silos=3)
 
     return gather
+
+
+@pytest.fixture
+def by_hub(coordinator, credentials):
+    """The coordinator's cosignature of a statement of north's."""
+
+    def give(said):
+        return replace(cosigned(said, coordinator, credentials["north"]), signer=coordinator.identity.uri)
+
+    return give

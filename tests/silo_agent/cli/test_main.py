@@ -41,7 +41,6 @@ from silo_agent.storage.model_warnings import Warned
 from silo_agent.storage.model_warnings import keep as warn
 from silo_agent.storage.offered import keep
 from silo_agent.storage.state import Ending, State
-from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.local_federation import write_patients
 from support.models import random_alone, random_model, random_personal
@@ -95,16 +94,6 @@ def sentence(monkeypatch, capsys):
         return err
 
     return run
-
-
-@pytest.fixture
-def by_hub(coordinator, credentials):
-    """The coordinator's cosignature of a statement of north's."""
-
-    def give(said):
-        return replace(cosigned(said, coordinator, credentials["north"]), signer=coordinator.identity.uri)
-
-    return give
 
 
 # --- enrol ------------------------------------------------------------------------------------------------------------

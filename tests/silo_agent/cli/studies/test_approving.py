@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 import yaml
@@ -21,13 +20,12 @@ from silo_agent.storage import offered
 from silo_agent.storage.approvals import approvals, source_of, upgrade
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.state import State
+from support.asked import NOW, asked_hospital, begin
 from support.ledgers import NORTH
 from support.people import author_in
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
 
-NOW = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
 STUDY = tiny_study()
 TWIN = tiny_study(purpose="Another study under the same name.")
 
@@ -35,13 +33,7 @@ TWIN = tiny_study(purpose="Another study under the same name.")
 @pytest.fixture
 def hospital(quick_path, homes):
     """A hospital that was offered a study; returns its configuration's path."""
-    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
-    (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
-    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
-    document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
-    offered.keep(StateFolder(quick_path / "state"), STUDY, NOW)
-    return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv", "lab": "lab.csv"}})
+    return asked_hospital(quick_path, homes["north"], STUDY)
 
 
 @pytest.fixture
@@ -58,12 +50,6 @@ def told(hospital, *arguments):
     done = invoke(hospital, *arguments)
     assert isinstance(done.exception, StateError), done.output
     return str(done.exception)
-
-
-@pytest.fixture(autouse=True)
-def _begun(hospital, folder):
-    """No agent of this version has run; the list of approvals is there, as after its first start."""
-    folder.approvals.write_text('{"version": 2, "approvals": {}, "unbound": {}}')
 
 
 def test_a_study_is_shown_with_its_text_price_verdict_and_what_to_do(hospital, folder):
@@ -149,9 +135,7 @@ def test_a_study_is_approved_by_its_file_too_and_its_text_is_kept(hospital, fold
 
 
 def test_a_study_that_has_begun_is_shown_and_stopped(hospital, folder):
-    state = State(folder.path)
-    state.add_study(TWIN.digest, TWIN.canonical())
-    state.close()
+    begin(folder, TWIN)
     assert "Another study under the same name" in invoke(hospital, "show", TWIN.digest[:12]).output
     assert invoke(hospital, "withdraw-approval", TWIN.digest[:12]).exit_code == 0
     assert approvals(folder).bound[TWIN.digest].data is None
@@ -177,9 +161,7 @@ def test_what_version_06_approved_by_a_name_is_listed_and_taken_off(hospital, fo
 
 
 def test_all_is_taken_back_at_once_even_if_the_list_is_damaged(hospital, folder):
-    state = State(folder.path)
-    state.add_study(TWIN.digest, TWIN.canonical())
-    state.close()
+    begin(folder, TWIN)
     folder.approvals.write_text("{")
     assert "cannot be read" in told(hospital, "approvals")
     assert invoke(hospital, "withdraw-approval").exit_code == 2
@@ -189,10 +171,8 @@ def test_all_is_taken_back_at_once_even_if_the_list_is_damaged(hospital, folder)
 
 
 def test_an_approval_binds_what_runs_under_version_06_first(hospital, folder):
-    state = State(folder.path)
     running = tiny_study(name="lab")
-    state.add_study(running.digest, running.canonical())
-    state.close()
+    begin(folder, running)
     folder.approvals.unlink()
     folder.offer(STUDY.digest).unlink()
     file = write_yaml(hospital.parent / "study.yaml", tiny_document(name="mailed"))
@@ -277,11 +257,8 @@ def test_the_list_says_what_becomes_of_every_study(hospital, folder):
         offered.judged(folder, study.digest, said)
     invoke(hospital, "decline", "tiny")
     began = tiny_study(name="began")
-    state = State(folder.path)
-    state.add_study(began.digest, began.canonical())
-    state.close()
+    begin(folder, began)
     offered.begin(folder, began.digest, None)
-    folder.study(began.digest).path.mkdir(parents=True, exist_ok=True)
     offered.judged(folder, began.digest, (("budget_spent", "4 of 4"),))
     done = CliRunner().invoke(main.app, ["studies", "-c", str(hospital)]).output
     assert "refused: delta, clip" in done
