@@ -1,279 +1,405 @@
-"""The coordinator's console over TLS, as people with different certificates see it."""
+"""The handlers of the console by themselves: what they ask the desk, and what they hand to their pages."""
 
 from __future__ import annotations
 
-import re
-import ssl
+import json
+import math
+from types import SimpleNamespace
 
-import httpx2
 import pytest
 
-from coordinator.client.plain import CoordinatorClient
-from coordinator.config import OperatorConfig
-from coordinator.console.people import Person, shown_by
-from coordinator.errors import OperatorError
+from coordinator.console import pages
+from coordinator.console.pages import SCREEN, CoordinatorPages
+from coordinator.console.people import Person
+from coordinator.console.prices import KnownPrices
+from coordinator.core import filtering
+from coordinator.core.rights import Action
+from coordinator.core.study import StudyStateError
+from coordinator.people.silo_book import SiloBook
+from coordinator.register.catalogue import UnknownStudyError
 from crypto.authorship import sign_study
 from crypto.pki.identity import Identity, Role
+from crypto.pki.reading import fingerprint
 from policies.documents.writing import write_study
-from policies.web.console import COOKIE
+from policies.reports import forecast_section
+from policies.web.calls import BadCallError, ConsoleCall, NotHereError
+from protos.audit import CosignedAudit
+from protos.messages import AgreedFigure, AuthorSignature, Figure, StudyResults
+from protos.status import MemberStatus, StudyStatus
 from support.certificates import load
-from support.people import author_in
+from support.people import audit_entry, author_in
 from support.studies import tiny_study
 
-FOLDERS = {}
+OPS, ADA, VERA = (
+    Person(Identity(Role(role), name), name.encode())
+    for role, name in (("operator", "ops"), ("author", "ada"), ("viewer", "vera"))
+)
+STUDY = tiny_study(publish=["auc", "accuracy"])
+SILENT = tiny_study(name="silent", publish=[])
 
 
-def folder(authority, role, name):
-    if (authority, role, name) not in FOLDERS:
-        FOLDERS[authority, role, name] = authority.credential(role, name)
-    return FOLDERS[authority, role, name]
+def status(study=STUDY, state="running", **changes):
+    fields = {"round": 1, "rounds": 2, "attempt": 1, "phase": "gather", "tensor": None, "waiting_for": (),
+              "members": (), "owner": ADA.identity.uri}  # fmt: skip
+    return StudyStatus(study.digest, study.name, state, "", **{**fields, **changes})
 
 
-class Browser:
-    """Calls the console as a browser does, with the forms of its pages."""
+class FakeDesk:
+    """A desk that shows what it is given, and writes down what it is asked."""
 
-    def __init__(self, server, authority, home=None, *, link=None):
-        context = ssl.create_default_context(cadata=authority.pem.decode())
-        if home is not None:
-            context.load_cert_chain(home / "certificate.pem", home / "key.pem")
-        self.base = f"https://localhost:{server.console.port}"
-        self.client = httpx2.Client(verify=context, base_url=self.base, trust_env=False, timeout=120)
-        if link is not None:
-            assert self.get(link).status_code in (200, 303)
+    def __init__(self, *shown, documents=(STUDY, SILENT)):
+        self.shown, self.done, self.draining = list(shown), [], False
+        self.documents = {one.digest: one for one in documents}
+        self.log = [audit_entry(name=f"s{number}") for number in range(45)]
+        self.log = [type(one)(**{**vars(one), "number": number}) for number, one in enumerate(self.log)]
+        self.signed = []
 
-    def get(self, path):
-        return self.client.get(path, follow_redirects=True)
+    def statuses(self, who, wanted):
+        self.done.append((who, wanted))
+        return filtering.page(self.shown, wanted)
 
-    def post(self, path, page="/studies", **fields):
-        files = {name: value for name, value in fields.items() if isinstance(value, tuple)}
-        token = re.search(r'name="form_token" value="([^"]+)"', self.get(page).text)[1]
-        data = {"form_token": token, **{name: value for name, value in fields.items() if name not in files}}
-        headers = {"origin": self.base}
-        return self.client.post(path, data=data, files=files or None, headers=headers, follow_redirects=True)
+    def status(self, wanted, who):
+        found = [one for one in self.shown if one.study == wanted]
+        if not found:
+            raise UnknownStudyError(wanted)
+        self.done.append(who)
+        return found[0]
 
+    def document(self, study, who):
+        assert isinstance(who, Identity)
+        return self.documents.get(study, STUDY)
 
-def client_of(server, home):
-    files = {name: home / f"{name}.pem" for name in ("certificate", "key", "authority")}
-    return CoordinatorClient(OperatorConfig(coordinator=(f"127.0.0.1:{server.port}",), **files))
+    def act(self, study, deed):
+        self.done.append((study, deed))
 
+    def drain(self, deed):
+        self.done.append(deed)
+        return ("a", "b")
 
-@pytest.fixture
-def ops(server, authority, operator_folder):
-    return Browser(server, authority, operator_folder)
+    def poll(self, canonical, deed, signed):
+        self.done.append((canonical, deed, signed))
+        return "d" * 64, ("answers",)
 
+    def create(self, canonical, deed, signed):
+        self.done.append((canonical, deed, signed))
+        return "d" * 64
 
-@pytest.fixture
-def ada(server, authority):
-    return Browser(server, authority, folder(authority, "author", "page-ada"))
+    def results(self, study, who):
+        figures = tuple(
+            AgreedFigure(Figure(domain, metric, value, value - 0.1, value + 0.1), 3)
+            for domain in ("a", "b")
+            for metric, value in (("auc", 0.8), ("accuracy", 0.7))
+        )
+        return StudyResults(study, "tiny", 3, figures, ())
 
+    def audit_before(self, end, most, who):
+        self.done.append((end, most, who))
+        last = len(self.log) if end is None else end
+        return self.log[max(0, last - most) : last][::-1], len(self.log)
 
-@pytest.fixture
-def vera(server, authority):
-    return Browser(server, authority, folder(authority, "viewer", "page-vera"))
-
-
-def signature(authority, study):
-    return sign_study(author_in(authority), study.digest, study.purpose).text.encode()
-
-
-def handed_in(study, signed):
-    return {
-        "study": ("study.yaml", write_study(study).encode()),
-        "signature": ("study.yaml.ann.sig", signed),
-    }
-
-
-# --- who comes in -----------------------------------------------------------------------------------------------------
-def test_without_certificate_and_link_nobody_sees_a_study(server, authority, scene):
-    stranger = Browser(server, authority)
-    reply = stranger.get("/studies")
-    assert (reply.status_code, scene.study.name in reply.text) == (401, False)
-    assert "fedward-coordinator console link" in reply.text
+    def cosigned_audit(self, _who):
+        return self.signed
 
 
-@pytest.mark.parametrize("role", ["approver", "silo"])
-def test_a_certificate_that_reads_nothing_here_is_nobodys(server, authority, role):
-    home = folder(authority, role, f"page-{role}")
-    assert Browser(server, authority, home).get("/studies").status_code == 401
-    with pytest.raises(OperatorError):
-        client_of(server, home).link_console()
+def console(*shown, **more):
+    desk = FakeDesk(*shown)
+    return desk, CoordinatorPages(desk, SiloBook(), **more)
 
 
-def test_a_link_has_the_rights_of_the_certificate_that_asked_for_it_and_works_once(server, authority, scene):
-    home = folder(authority, "viewer", "linked")
-    with client_of(server, home) as client:
-        link = client.link_console()
-    assert link.startswith(f"https://localhost:{server.console.port}/enter?link=")
-    path = link.partition(str(server.console.port))[2]
-    browser = Browser(server, authority, link=path)
-    page = browser.get("/studies")
-    assert scene.study.name in page.text
-    assert "viewer linked" in page.text
-    assert "Hand in" not in page.text
-    assert Browser(server, authority).get(path).status_code == 403
-    reply = browser.post(f"/studies/{scene.study.digest}/pause", reason="x")
-    assert (reply.status_code, "may not pause" in reply.text) == (409, True)
+def call(who=OPS, *, study=STUDY, action="", query=None, form=None, files=None):
+    return ConsoleCall(who, {"study": study.digest, "action": action}, query or {}, form or {}, files or {})
 
 
-def test_a_person_whose_certificate_is_revoked_is_out_at_once(server, authority, scene):
-    home = folder(authority, "viewer", "leaving")
-    browser = Browser(server, authority, home)
-    assert browser.get("/studies").status_code == 200
-    with authority.revoked("fedward://viewer/leaving"):
-        assert browser.get("/studies").status_code == 401
-    assert Person(Identity(Role.VIEWER, "leaving"), b"no certificate").stands(load(home).trust) is False
-    assert shown_by(load(home).trust, b"no certificate") is None
+def many(count):
+    return [status(tiny_study(name=f"s{number}")) for number in range(count)]
 
 
-def test_no_page_is_shown_by_a_coordinator_that_is_not_the_active_one(server, ops, scene, monkeypatch):
-    assert ops.get("/studies").status_code == 200
-    database = server.engine._store.database
-    monkeypatch.setattr(database, "epoch", database.epoch - 1)
-    reply = ops.get("/studies")
-    assert (reply.status_code, scene.study.name in reply.text) == (409, False)
+# --- lists ------------------------------------------------------------------------------------------------------------
+def names(values):
+    return [look.status.name for look in values["looks"]]
 
 
-# --- studies ----------------------------------------------------------------------------------------------------------
-def test_a_study_is_handed_in_started_paused_resumed_and_aborted(ops, ada, vera, server, authority):
-    study = tiny_study(name="by-page")
-    unsigned = ops.post("/new", study=("study.yaml", write_study(study).encode()))
-    assert (unsigned.status_code, "sign" in unsigned.text) == (409, True)
-    for content, told in ((None, "choose the study"), (b"nothing: 1", "field"), (b"\xff", "UTF-8")):
-        reply = ops.post("/new", **({} if content is None else {"study": ("s", content)}))
-        assert (400 <= reply.status_code < 500, told in reply.text) == (True, True), reply.text
-    made = ops.post("/new", **handed_in(study, signature(authority, study)))
-    assert made.status_code == 200
-    assert str(made.url).endswith(f"/studies/{study.digest}")
-    assert "by-page is created" in made.text
-    page, at = f"/studies/{study.digest}", f"/studies/{study.digest}/"
-    assert ops.post(at + "start", page).status_code == 200
-    assert "Offer" in ops.get(page).text
-    assert 'aria-current="step"' in ops.get(page).text
-    assert "paused by operator ops: maintenance" in ops.post(at + "pause", page, reason="maintenance").text
-    assert ops.post(at + "resume", page).status_code == 200
-    assert ops.post(at + "resume", page).status_code == 409
-    question = ops.get(at + "abort")
-    assert "for good" in question.text
-    assert ops.post(at + "abort", at + "abort", reason="enough").status_code == 400, "nobody said that they are sure"
-    assert ops.post(at + "abort", at + "abort", sure="yes").status_code == 409, "an abort has a reason"
-    done = ops.post(at + "abort", at + "abort", sure="yes", reason="enough")
-    assert "stopped by operator ops: enough" in done.text
-    assert ops.get(at + "abort").status_code == 404
-    assert "by-page: archived" in ops.post(at + "archive", page).text
-    assert page not in ops.get("/studies?name=by-page").text
-    assert page in ops.get("/studies?name=by-page&archived=yes").text
+def test_studies_come_newest_first_a_screen_at_a_time():
+    desk, made = console(*many(2 * SCREEN + 1))
+    first = made.studies(call()).values
+    assert names(first) == [f"s{number}" for number in range(2 * SCREEN, SCREEN, -1)]
+    assert (first["count"], first["page"], first["pages"]) == (2 * SCREEN + 1, 1, 3)
+    assert names(made.studies_live(call(query={"page": "3"})).values) == ["s0"]
+    assert names(made.studies(call(query={"page": "2"})).values)[0] == f"s{SCREEN}"
+    with pytest.raises(BadCallError, match=r"^there are 3 pages$"):
+        made.studies(call(query={"page": "4"}))
+    desk.shown = desk.shown[: 2 * SCREEN]
+    assert made.studies(call()).values["pages"] == 2
+    desk.shown = []
+    assert (made.studies(call()).values["pages"], made.studies(call()).template) == (1, "studies.html")
+    assert made.studies_live(call()).template == "studies_live.html"
 
 
-def test_an_author_sees_own_studies_alone_and_no_audit_log(ada, ops, scene, authority):
-    assert scene.study.name not in ada.get("/studies").text
-    assert scene.study.name not in ada.get("/silos").text
-    assert scene.study.name not in ada.get("/prices").text
-    for path in ("", "/text", "/results", "/abort", "/live"):
-        assert ada.get(f"/studies/{scene.study.digest}{path}").status_code in (200, 404)
-        assert scene.study.name not in ada.get(f"/studies/{scene.study.digest}{path}").text
-    assert ada.post(f"/studies/{scene.study.digest}/pause", reason="x").status_code == 404
-    assert ada.get("/audit").status_code == 404
-    assert "/audit" not in ada.get("/studies").text
-    assert "/audit" in ops.get("/studies").text
+@pytest.mark.parametrize(
+    ("query", "states", "pattern", "archived"),
+    [
+        ({}, (), "", False),
+        ({"name": "heart"}, (), "*heart*", False),
+        ({"name": "he*t"}, (), "he*t", False),
+        ({"name": "x" * 70}, (), f"*{'x' * 64}*", False),
+        ({"state": "paused", "archived": "yes"}, ("paused",), "", True),
+        ({"archived": "1"}, (), "", False),
+    ],
+)
+def test_filters_are_asked_of_the_desk(query, states, pattern, archived):
+    desk, made = console()
+    values = made.studies(call(VERA, query=query)).values
+    (asked,) = desk.done
+    assert asked == (VERA.identity, filtering.StudyFilter(frozenset(states), pattern, "", archived))
+    shown = query.get("name", "")[:64], query.get("state", ""), archived
+    assert (values["name"], values["state"], values["archived"]) == shown
 
 
-def test_an_operator_says_why_somebody_elses_study_is_touched(ops, server, authority):
-    study = tiny_study(name="of-an-author")
-    with client_of(server, folder(authority, "author", "own-study")) as author:
-        credential = author.credential
-        digest = author.create(study.canonical(), sign_study(credential, study.digest, study.purpose))
-    page = f"/studies/{digest}"
-    assert "say why you touch it" in ops.get(page).text
-    assert ops.post(f"{page}/start", page).status_code == 409
-    assert ops.post(f"{page}/start", page, reason="she is ill").status_code == 200
-    ops.post(f"{page}/abort", f"{page}/abort", sure="yes", reason="over")
+def test_a_state_that_no_study_has_is_refused_with_those_that_there_are():
+    with pytest.raises(BadCallError, match=r"^a state is one of created, running, paused, waiting"):
+        console()[1].studies(call(query={"state": "happy"}))
 
 
-def test_lists_have_filters_and_pages_and_bad_ones_are_refused(ops, server, authority, make_scene):
-    scene = make_scene()
-    for query in ("state=running", f"name={scene.study.name}", f"name={scene.study.name[:4]}*", "page=1"):
-        assert scene.study.name in ops.get(f"/studies?{query}").text
-    assert scene.study.name not in ops.get("/studies?state=paused").text.partition("<section>")[2]
-    for query in ("state=happy", "page=0", "page=x", "page=99999", "page=-1", "page=%F0%9F%92%A3"):
-        assert ops.get(f"/studies?{query}").status_code == 400, query
-    for query in ("before=x", "before=-1"):
-        assert ops.get(f"/audit?{query}").status_code == 400
-    assert ops.get("/prices?page=500").status_code == 400
-    assert ops.get(f"/studies/{scene.study.digest}/explode").status_code == 404
-    assert ops.post(f"/studies/{scene.study.digest}/forgive").status_code == 404
-    assert ops.get("/studies/../../etc/passwd").status_code == 404
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.0", "²", "1" * 10])
+def test_a_page_is_a_whole_number(text):
+    with pytest.raises(BadCallError, match=r"^page is a whole number from 1 on$"):
+        console()[1].studies(call(query={"page": text}))
+    assert pages._number(call(query={"page": "9" * 9}), "page", 1) == 999_999_999
+    assert pages._number(call(), "page", 7) == 7
 
 
-def test_rounds_are_drained_by_an_operator_alone(ops, ada, vera, server):
-    for browser in (ada, vera):
-        assert browser.post("/drain", undo="no").status_code == 409
-    assert "No further round begins" in ops.post("/drain", undo="no").text
-    assert server.engine.draining
-    assert "the coordinator is drained" in ops.get("/studies").text
-    assert "Rounds begin again." in ops.post("/drain", undo="yes").text
-    assert not server.engine.draining
+def test_who_may_create_and_drain_sees_the_buttons():
+    desk, made = console()
+    found = {str(who): made.studies(call(who)).values for who in (OPS, ADA, VERA)}
+    assert [(one["creates"], one["drains"]) for one in found.values()] == [(True, True), (True, False), (False, False)]
+    assert found[str(OPS)]["draining"] is False
+    desk.draining = True
+    assert made.studies(call()).values["draining"] is True
 
 
-# --- what was found ---------------------------------------------------------------------------------------------------
-def test_a_finished_study_shows_its_figures_beside_the_forecast(ops, make_scene):
-    scene = make_scene(publish=["accuracy", "auc"])
-    page = f"/studies/{scene.study.digest}/results"
-    assert ops.get(page).status_code == 409
-    scene.play(lambda status: status.state == "finished")
-    found = ops.get(page)
-    assert found.status_code == 200
-    assert "hospitals signed" in found.text
-    wrong = ops.post(page, page, forecast=("f.json", b"{}"))
-    assert (wrong.status_code, "holds no" in wrong.text) == (409, True)
-    figures = ops.get(f"{page}.json")
-    assert figures.headers["content-disposition"] == f'attachment; filename="{scene.study.name}-results.json"'
-    assert figures.json()["study"] == scene.study.digest
-    assert len(figures.json()["figures"]) == len(scene.results().agreed)
+# --- one study --------------------------------------------------------------------------------------------------------
+def test_a_study_is_shown_with_steps_silos_history_and_what_its_reader_may_do():
+    _, made = console(status(), status(SILENT))
+    values = made.study(call(ADA)).values
+    assert values["look"].status.name == "tiny"
+    assert [step.name for step in values["steps"]] == ["Offer", "Train", "Sum", "Open", "Solve"]
+    assert values["actions"] == [(Action.PAUSE, False), (Action.ABORT, True)]
+    assert (values["own"], values["publishes"], values["study"]) == (True, True, STUDY)
+    other = made.study_live(call(OPS, study=SILENT)).values
+    assert (other["own"], other["publishes"], other["study"]) == (False, False, SILENT)
+    assert (made.study(call()).template, made.study_live(call()).template) == ("study.html", "study_live.html")
 
 
-def test_a_studys_text_and_price_are_shown(ops, scene):
-    page = ops.get(f"/studies/{scene.study.digest}/text").text
-    assert "What it cost" in page
-    assert "version: " in page
-    prices = ops.get("/prices").text
-    assert scene.study.name in prices
+def test_what_a_reader_may_not_see_is_not_here():
+    _, made = console()
+    for handler in (made.study, made.text, made.results, made.figures):
+        with pytest.raises(NotHereError, match=STUDY.digest):
+            handler(call(ADA))
 
 
-def test_silos_show_what_they_joined_with(ops, scene, server, operator_folder):
-    page = ops.get("/silos").text
-    assert all(silo in page for silo in scene.study.silos)
-    silo = scene.study.silos[0]
-    server.silo_book.note(silo, "9.9.9", (operator_folder / "certificate.pem").read_bytes())
-    assert "9.9.9" in ops.get("/silos").text
+def test_a_text_is_shown_with_what_it_asks_costs_and_protects():
+    _, made = console(status(), status(SILENT))
+    values = made.text(call()).values
+    assert [section.title for section in values["sections"]] == [
+        section.title
+        for section in (
+            pages.study_sections.asked(STUDY),
+            pages.study_sections.price(KnownPrices().guarantee(STUDY)),
+            pages.study_sections.protected(KnownPrices().guarantee(STUDY)),
+        )
+    ]
+    assert (values["text"], values["publishes"]) == (write_study(STUDY), True)
+    assert made.text(call(study=SILENT)).values["publishes"] is False
 
 
-def test_who_did_what_stands_in_the_audit_log(ops, vera, scene):
-    ops.post(f"/studies/{scene.study.digest}/pause", reason="a <b>reason</b>")
-    page = vera.get("/audit").text
-    assert "a &lt;b&gt;reason&lt;/b&gt;" in page
-    assert "operator/ops" in page
-    older = re.search(r'href="(/audit\?before=\d+)"', page)
-    assert older is None or vera.get(older[1]).status_code == 200
+# --- what is done -----------------------------------------------------------------------------------------------------
+def test_only_what_cannot_be_undone_and_is_possible_is_asked_about():
+    desk, made = console(status())
+    page = made.confirm(call(action="abort"))
+    assert (page.template, page.values["action"], page.values["look"].status.name) == ("confirm.html", "abort", "tiny")
+    assert page.values["means"].startswith("The study stops for good.")
+    for action, who in (("pause", OPS), ("delete", OPS), ("abort", VERA)):
+        with pytest.raises(
+            NotHereError, match=r"^tiny is running; nothing can be done to it that is asked about here$"
+        ):
+            made.confirm(call(who, action=action))
+    for action in ("explode", "create", "drain", ""):
+        for handler in (made.confirm, made.act):
+            with pytest.raises(NotHereError, match=r"^there is no such action$"):
+                handler(call(action=action))
+    assert not [one for one in desk.done if not isinstance(one, Identity)]
 
 
-def test_nothing_changes_without_the_form_of_the_session(ops, vera, scene):
-    token = re.search(r'name="form_token" value="([^"]+)"', vera.get("/studies").text)[1]
-    assert ops.get("/studies").status_code == 200
-    for headers in ({"origin": ops.base}, {"origin": "https://evil.test"}, {}):
-        reply = ops.client.post(f"/studies/{scene.study.digest}/pause", data={"form_token": token}, headers=headers)
-        assert reply.status_code == 403
-    assert ops.client.cookies.get(COOKIE)
-    assert scene.status().state == "running"
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [("start", "started"), ("pause", "paused"), ("resume", "goes on"), ("archive", "archived"), ("abort", "aborted"),
+     ("delete", "deleted")],
+)  # fmt: skip
+def test_what_is_done_goes_to_the_desk_with_its_reason(action, told):
+    desk, made = console(status())
+    reply = made.act(call(ADA, action=action, form={"reason": " because\n", "sure": "yes"}))
+    (found,) = [one for one in desk.done if isinstance(one, tuple)]
+    assert found == (STUDY.digest, ADA.deed(Action(action), "because"))
+    assert reply.to == ("/studies" if action == "delete" else f"/studies/{STUDY.digest}")
+    assert reply.note == f"tiny: {told}."
+    if action in ("abort", "delete"):
+        for sure in ({}, {"sure": "no"}):
+            with pytest.raises(BadCallError, match=r"^tick that you are sure$"):
+                made.act(call(ADA, action=action, form=sure))
+        assert len([one for one in desk.done if isinstance(one, tuple)]) == 1
 
 
-def test_every_page_is_small(ops, make_scene):
-    scene = make_scene()
-    shared = sum(len(ops.get(f"/static/{name}").content) for name in ("console.css", "live.js", "mark.svg"))
-    for path in (
-        "/studies",
-        f"/studies/{scene.study.digest}",
-        f"/studies/{scene.study.digest}/text",
-        "/audit",
-        "/prices",
-    ):
-        assert len(ops.get(path).content) + shared < 100_000, path
+def test_rounds_are_drained_and_begin_again():
+    desk, made = console()
+    reply = made.drain(call(form={"reason": "new disks"}))
+    assert (reply.to, reply.note) == ("/studies", "No further round begins; 2 studies are within one.")
+    back = made.drain(call(form={"undo": "yes"}))
+    assert (back.to, back.note) == ("/studies", "Rounds begin again.")
+    assert desk.done == [OPS.deed(Action.DRAIN, "new disks"), OPS.deed(Action.FILL)]
+
+
+# --- a new study ------------------------------------------------------------------------------------------------------
+def test_a_study_is_created_or_polled_with_its_signature(authority):
+    desk, made = console()
+    beside = sign_study(author_in(authority), STUDY.digest, STUDY.purpose)
+    files = {"study": write_study(STUDY).encode(), "signature": beside.text.encode()}
+    signed = AuthorSignature(beside.certificate, beside.signature)
+    reply = made.create(call(ADA, files=files))
+    assert (reply.to, reply.note) == (f"/studies/{'d' * 64}", "tiny is created. Start it when its silos are ready.")
+    page = made.create(call(ADA, files=files, form={"poll": "yes"}))
+    assert (page.template, page.values) == ("new.html", {"answers": ("answers",), "study": STUDY})
+    made.create(call(ADA, files={"study": files["study"]}, form={"poll": "no"}))
+    assert desk.done == [
+        (STUDY.canonical(), ADA.deed(Action.CREATE), signed),
+        (STUDY.canonical(), ADA.deed(Action.POLL), signed),
+        (STUDY.canonical(), ADA.deed(Action.CREATE), None),
+    ]
+    assert made.new(call()).values == {"answers": None, "study": None}
+    with pytest.raises(BadCallError, match=r"^choose the study's file \(study.yaml\)$"):
+        made.create(call(files={"signature": files["signature"]}))
+    for broken, told in (({"study": b"x: 1"}, "the study's file"), ({"signature": b"x"}, "the signature's file")):
+        with pytest.raises(pages.REFUSALS, match=told):
+            made.create(call(files=files | broken))
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+def test_results_come_with_their_source_and_a_forecast_only_if_one_is_given(monkeypatch):
+    _, made = console(status(state="finished"))
+    page = made.results(call())
+    assert (page.template, page.values["publishes"], page.values["forecast_given"]) == ("results.html", True, False)
+    titles = [section.title for section in page.values["sections"]]
+    assert titles[-1] == "ROC and calibration"
+    text = repr(page.values["sections"])
+    assert "0 hospitals signed what they read; a figure stands here if at least 3 of them signed exactly" in text
+    given = []
+    monkeypatch.setattr(
+        forecast_section, "forecast_in", lambda content, study, name: given.append((content, study, name)) or None
+    )
+    with_one = made.with_forecast(call(files={"forecast": b"{}"}))
+    assert given == [(b"{}", STUDY, "forecast.json")]
+    assert with_one.values["forecast_given"] is True
+    assert [one.title for one in with_one.values["sections"]][: len(titles)] == titles
+    assert len(with_one.values["sections"]) == len(titles) + 1
+    assert made.with_forecast(call()).values["forecast_given"] is False
+
+
+def test_figures_are_a_file():
+    _, made = console(status(state="finished"))
+    file = made.figures(call())
+    assert (file.name, file.kind) == ("tiny-results.json", "application/json")
+    content = json.loads(file.content)
+    assert (content["study"], content["name"], content["needed"]) == (STUDY.digest, "tiny", 3)
+    assert content["figures"][0] == {"domain": "a", "metric": "auc", "value": 0.8, "low": pytest.approx(0.7),
+                                     "high": pytest.approx(0.9), "silos": 3}  # fmt: skip
+    assert len(content["figures"]) == 4
+
+
+# --- silos ------------------------------------------------------------------------------------------------------------
+def member(silo, last_seen=0.0, why=""):
+    return MemberStatus(silo, "active", why, last_seen)
+
+
+def test_silos_are_those_of_all_studies_with_when_they_were_heard_last(authority):
+    shown = [
+        status(members=(member("b", 100.0), member("a", 50.0, "no data"))),
+        status(SILENT, members=(member("b", 70.0), member("c"), member("a", 60.0, "ill"))),
+    ]
+    desk, made = console(*shown, clock=lambda: 130.0)
+    pem = load(authority.credential("silo", "page-b")).certificate_pem
+    made.silos.note("b", "0.7.0", pem)
+    a, b, c = made.silo_list(call(VERA)).values["rows"]
+    assert [one["name"] for one in (a, b, c)] == ["a", "b", "c"]
+    assert [one["there"] for one in (a, b, c)] == [False, True, False]
+    assert (a["heard"], b["heard"]) == ("1970-01-01 00:01:00 UTC", "1970-01-01 00:01:40 UTC")
+    assert (b["version"], b["fingerprint"], a["version"], a["ends"], a["fingerprint"]) == (
+        "0.7.0",
+        fingerprint(pem),
+        "",
+        "",
+        "",
+    )
+    assert b["ends"].endswith(" UTC")
+    assert a["says"] == ["tiny: no data", "silent: ill"]
+    assert b["says"] == []
+    assert desk.done[0] == (VERA.identity, filtering.StudyFilter())
+    made.clock = lambda: 130.1
+    assert [one["there"] for one in made.silo_list(call()).values["rows"]] == [False, False, False]
+
+
+def test_what_a_silo_says_is_bounded():
+    talks = [status(tiny_study(name=f"s{number}"), members=(member("a", 1.0, "x"),)) for number in range(8)]
+    _, made = console(*talks)
+    (row,) = made.silo_list(call()).values["rows"]
+    assert row["says"] == [f"s{number}: x" for number in range(5)]
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+def test_prices_are_listed_newest_first_a_screen_at_a_time():
+    priced = SimpleNamespace(delta=1e-5, total=1.25, repeated=math.inf, cohorts={"training": 1.25})
+    prices = SimpleNamespace(of=lambda _: priced)
+    shown = [*many(SCREEN), status(state="unheard of")]
+    _, made = console(*shown, prices=prices)
+    values = made.price_list(call()).values
+    assert (values["count"], values["page"], values["pages"]) == (SCREEN + 1, 1, 2)
+    row, second = values["table"].rows[:2]
+    assert [cell.text for cell in row] == ["tiny", "unheard of", "1e-05", "1.250", "no bound", "1.250", "0.000"]
+    assert (row[0].to, row[0].note) == (f"/studies/{STUDY.digest}", STUDY.digest[:12])
+    assert (row[1].badge, second[1].badge) == ("off", "busy")
+    assert len(values["table"].rows) == SCREEN
+    (last,) = made.price_list(call(query={"page": "2"})).values["table"].rows
+    assert last[0].text == "s0"
+    with pytest.raises(BadCallError, match=r"^there are 2 pages$"):
+        made.price_list(call(query={"page": "3"}))
+
+
+# --- audit log --------------------------------------------------------------------------------------------------------
+def test_the_audit_log_comes_newest_first_and_goes_back_to_its_beginning():
+    desk, made = console()
+    desk.signed = [
+        CosignedAudit("north", 40, b"\xab" * 32, 0, bytes(32), b"pem", b"s"),
+        CosignedAudit("south", 40, b"\xcd" * 32, 7, bytes(32), b"pem", b"s"),
+    ]
+    values = made.audit(call(VERA)).values
+    assert [row[0].text for row in values["table"].rows] == [str(number) for number in range(44, 24, -1)]
+    assert (values["count"], values["older"]) == (45, 25)
+    assert [[cell.text for cell in row] for row in values["signed"].rows] == [
+        ["north", "40", "ab" * 8, ""],
+        ["south", "40", "cd" * 8, "it found the log changed at entry 7"],
+    ]
+    older = made.audit(call(query={"before": "5"})).values
+    assert ([row[0].text for row in older["table"].rows], older["older"]) == (["4", "3", "2", "1", "0"], None)
+    assert made.audit(call(query={"before": "0"})).values["older"] is None
+    assert desk.done == [(None, SCREEN, VERA.identity), (5, SCREEN, OPS.identity), (0, SCREEN, OPS.identity)]
+    with pytest.raises(BadCallError, match=r"^before is a whole number from 0 on$"):
+        made.audit(call(query={"before": "-1"}))
+
+
+def test_an_author_reads_no_audit_log():
+    desk, made = console()
+    with pytest.raises(NotHereError, match=r"^operators and viewers read the audit log$"):
+        made.audit(call(ADA))
+    assert desk.done == []
+
+
+def test_what_a_page_shows_as_a_sentence_holds_the_states_of_studies():
+    assert StudyStateError in pages.REFUSALS

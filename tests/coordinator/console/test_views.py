@@ -118,6 +118,9 @@ def test_calibration_is_drawn_around_one_and_what_is_not_known_is_left_out():
     (dots,) = section.blocks
     assert (dots.reference, [row.label for row in dots.rows], dots.high) == (1.0, ["a"], 2.0)
     assert views.discrimination(tiny_study(), [figure("auc", None)]) == []
+    for high, axis in ((3.0, 3.0), (12.0, 4.0)):
+        (wide,) = views.discrimination(tiny_study(), [figure("expected_observed", 2.5, 1.0, high)])[0].blocks
+        assert (wide.low, wide.high) == (0.0, axis)
 
 
 def test_the_audit_log_says_who_did_what_to_which_study():

@@ -28,7 +28,8 @@ class Stage:
     def __init__(self, folder):
         (folder / "page.html").write_text(
             "{% extends 'layout.html' %}{% block title %}T{% endblock %}{% block content %}<i>{{ said }}</i>"
-            "<form method='post' action='/do'><input name='form_token' value='{{ form_token }}'></form>{% endblock %}"
+            "{{ 2048|size }}<form method='post' action='/do'><input name='form_token' value='{{ form_token }}'>"
+            "</form>{% endblock %}"
         )
         (folder / "part.html").write_text("<b>{{ said }}</b>")
         face = Face("Test", "nobody", (("/", "First"), ("/secret", "Secret")), folder, "make a link")
@@ -44,7 +45,8 @@ class Stage:
             broken=self.broken.append,
             shows=lambda _, path: path != "/secret",
         )
-        console.page("/", lambda _: Page("page.html", {"said": self.said[0]}))
+        self.queries = []
+        console.page("/", lambda call: self.queries.append(call.query) or Page("page.html", {"said": self.said[0]}))
         console.live("/live", lambda _: Page("part.html", {"said": self.said[0]}))
         console.page("/file", lambda _: Download("a.json", b"{}", "application/json"))
         console.page("/{what}", self._goes_wrong)
@@ -186,6 +188,18 @@ def test_what_is_stored_is_text_on_a_page_and_in_a_stream(stage, ada):
     assert json.loads(event.removeprefix("data: ")) == "<b>&lt;script&gt;x</b>"
 
 
+def test_templates_have_the_words_of_all_consoles_and_handlers_a_name_once(stage, ada):
+    assert "2.0 kB" in ada.get("/?a=1&b=").text
+    assert stage.queries == [{"a": "1", "b": ""}]
+
+
+def test_an_address_that_is_none_keeps_no_session_alive(stage, ada):
+    session = stage.sessions.find(ada.cookies[COOKIE], heard=False)
+    session.heard = 5.0
+    assert ada.get("/nothing/here").status_code == 404
+    assert session.heard == 5.0
+
+
 def test_what_nobody_foresaw_is_told_to_the_program_and_not_to_the_browser(stage, ada):
     reply = ada.get("/own")
     assert reply.status_code == 500
@@ -301,6 +315,26 @@ def test_a_form_that_does_not_come_is_not_waited_for(stage, monkeypatch):
     assert sent[0]["status"] == 408
 
 
+def test_a_form_that_breaks_off_is_nobodys_fault(stage):
+    cookie, sent = stage.sessions.begin("ada"), []
+    parts = iter([{"type": "http.request", "body": b"form_", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(parts)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/do", "query_string": b"", "root_path": "", "scheme": "https",
+        "headers": [(b"host", HOST.encode()), (b"origin", ORIGIN.encode()), (b"cookie", f"{COOKIE}={cookie}".encode()),
+                    (b"content-type", b"application/x-www-form-urlencoded"), (b"content-length", b"50")],
+        "server": ("console.test", 8443), "client": ("127.0.0.1", 1), "state": {}, "http_version": "1.1",
+    }  # fmt: skip
+    anyio.run(stage.app, scope, receive, send)
+    assert (sent[0]["status"], stage.done, stage.broken) == (400, [], [])
+
+
 # --- pages that follow changes ----------------------------------------------------------------------------------------
 def lines(stage, cookie):
     """The events of a stream, as they come."""
@@ -357,6 +391,14 @@ def test_a_stream_says_changes_alone_and_ends_with_the_session(stage, monkeypatc
     assert "second" in next(events)
     stage.sessions.leave(cookie)
     assert list(events) == []
+
+
+def test_a_stream_in_which_nothing_changes_shows_now_and_then_that_it_lives(stage, ada, monkeypatch):
+    monkeypatch.setattr(consoles, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(consoles, "STREAM_SECONDS", 0.01)
+    monkeypatch.setattr(consoles, "_BEATS", 4)
+    parts = ada.get("/live").text.split("\n\n")
+    assert (parts[0].startswith("data:"), parts[1:]) == (True, [": still here", ": still here", ""])
 
 
 def test_a_stream_ends_when_its_reader_counts_no_more(stage, monkeypatch):

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,3 +127,11 @@ def test_waiting_ends_when_it_is_asked_to(serve):
     asked = iter([False, True])
     serve().wait(lambda _: next(asked))
     assert list(asked) == []
+
+
+def test_a_crowd_fills_no_log_and_any_other_fault_is_told():
+    told = []
+    loop = SimpleNamespace(default_exception_handler=told.append)
+    for error in (serving._CrowdedError(), OSError("x"), None):
+        serving._unless_crowded(loop, {"exception": error})
+    assert [str(one["exception"]) for one in told] == ["x", "None"]
