@@ -119,7 +119,9 @@ def test_entries_are_told_newest_first():
 
 def test_what_left_has_the_size_of_its_sealed_upload():
     release = min(plan(STUDY).round(1), key=lambda one: one.tensor)
-    rows = texts(views.left([charge(1)], {STUDY.digest: STUDY}, {}))
+    table = views.left([charge(1)], {STUDY.digest: STUDY}, {})
+    rows = texts(table)
+    assert (table.heads[-2:], table.numbers) == (("Noised numbers", "Sealed"), 2)
     sealed = ring_of(release.ring).content_size(sealed_values(release.values, len(STUDY.silos)))
     assert rows[0][4:6] == [release.tensor, f"{release.values:,}"]
     assert rows[0][6] == size(sealed)
