@@ -46,6 +46,7 @@ policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True
 ATTENTION = 3
 """Exit code if a person should look: a study is refused, or a policy becomes looser."""
 _WIDTH = 100
+_PAIR = 2
 _POLLS = "polls: 5                    # words a day to each author about studies that are not created; 0 for none\n"
 _TEMPLATE = Path(policies.__file__).parent / "samples" / "three-hospitals.yaml"
 PolicyFile = Annotated[Path, typer.Argument(help="policy.yaml")]
@@ -60,7 +61,7 @@ def policy_new(
     contact: Annotated[str, typer.Option(prompt="Who decides about studies (an address)", help="contact")],
     patient: Annotated[str, typer.Option(prompt="Column that says whose record it is", help="data_set.identified_by")],
     hospitals: Annotated[
-        int, typer.Option(min=3, prompt="How many hospitals are in a study", help="This one included; sets min_silos.")
+        int, typer.Option(min=2, prompt="How many hospitals are in a study", help="This one included; sets min_silos.")
     ],
     epsilon: Annotated[
         float, typer.Option(prompt="Epsilon of all studies together (4 is usual)", help="budget.epsilon")
@@ -75,8 +76,9 @@ def policy_new(
         "policy.yaml"
     ),
 ) -> None:
-    """Write a commented policy for three hospitals and more, from five answers. One study may use half the epsilon.
+    """Write a commented policy from five answers. One study may use half the epsilon.
 
+    Of two hospitals each adds its whole noise, because there is nobody to share it with.
     With --file it also says how that file is written, as far as it shows: delimiter, encoding, decimal comma, dates,
     and marks for "not recorded". The output quotes what twenty patients or more have, and must stay in the hospital.
     """
@@ -92,7 +94,8 @@ def policy_new(
         "  identified_by": json.dumps([patient]),
         "  epsilon": repr(epsilon),
         "  expires": date(today.year + years, today.month, min(today.day, 28)).isoformat(),
-        "min_silos": str(max(3, quorum.least(hospitals, colluders=1))),
+        "min_silos": str(quorum.least(hospitals, colluders=1)),
+        "noise_modes": "[local, distributed]" if hospitals > _PAIR else "[local]",
         "  study_epsilon": repr(epsilon / 2),
         "  round_epsilon": repr(epsilon / 2),
     }

@@ -40,6 +40,9 @@ def options(file, changes=None):
     ]
 
 
+MODES = ("local", "distributed")
+
+
 def run(monkeypatch, capsys, *arguments):
     """Exit code and stderr of the program, as a person sees them."""
     monkeypatch.setattr("sys.argv", ["fedward-silo", "study", *arguments])
@@ -48,8 +51,10 @@ def run(monkeypatch, capsys, *arguments):
     return ended.value.code, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("mode", ["local", "distributed"])
-@pytest.mark.parametrize(("silos", "patients"), [(3, 100), (3, 4000), (5, 40_000)])
+@pytest.mark.parametrize(
+    ("silos", "patients", "mode"),
+    [(2, 4000, "local"), *((*size, mode) for size in ((3, 100), (3, 4000), (5, 40_000)) for mode in MODES)],
+)
 def test_a_new_policy_takes_a_new_study_of_the_same_answers(tmp_path, silos, patients, mode):
     """One study may take half of the policy's epsilon. What the drafts leave to rules must fit, too."""
     policy, study = tmp_path / "policy.yaml", tmp_path / "study.yaml"
