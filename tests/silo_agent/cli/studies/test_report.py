@@ -5,54 +5,26 @@ import json
 import re
 from datetime import date
 
-import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from policies.documents.study import Study
-from policies.ledger.ledger import Debit, Ledger
-from policies.plan.release import plan
 from policies.reports.guarantee import guarantee
-from protos.messages import Place, Tensor
 from silo_agent.cli import main
 from silo_agent.storage.state import Ending, State
-from support.ledgers import NORTH
-from support.local_federation import write_patients
-from support.models import random_alone, random_model, random_personal
-from support.small_cohort import policy_document, write_yaml
+from support.finished import ESTIMATE, finished_hospital
+from support.models import random_model
+from support.small_cohort import write_yaml
 from support.studies import tiny_study, with_label
 
 STUDY = tiny_study(purpose="A <b> purpose.")
-SOUTH_TOO = ("north", "south")
-ESTIMATE = {"value": 0.8125, "low": 0.7, "high": 0.9}
 
 
 @pytest.fixture
 def hospital(quick_path, homes):
     """A hospital that took part in a study, which is over."""
-    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
-    write_patients(quick_path / "north.csv", np.random.default_rng(1), np.array([[3.0, 0.0], [0.0, 3.0]]), patients=60)
-    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
-    more = {"policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
-    config = write_yaml(quick_path / "agent.yaml", {"coordinator": "localhost:1", **credential, **more})
-    state = State(quick_path / "state")
-    state.add_study(STUDY.digest, STUDY.canonical())
-    state.commit(STUDY.digest, STUDY.rounds)
-    state.promises.sign(Place(STUDY.digest, STUDY.rounds + 1, 1), Tensor.METRICS, SOUTH_TOO)
-    folder = state.study_folder(STUDY.digest)
-    state.close()
-    random_model(STUDY).save(folder / f"model-{STUDY.rounds}.safetensors")
-    random_personal(STUDY).save(folder / "personal.safetensors")
-    random_alone(STUDY).save(folder / "alone.safetensors")
-    metrics = {"auc": ESTIMATE, "patients": {"value": 40.0, "low": 30.0, "high": 50.0}, "sizes": [20.0, 20.0]}
-    results = {"study": STUDY.digest, "domains": ["a", "b"], "by_domain": [metrics, metrics], "together": None}
-    (folder / "results.json").write_text(json.dumps(results))
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
-    with Ledger.open(quick_path / "state" / "ledger.sqlite3", NORTH, budget_epsilon=4.0) as ledger:
-        for number in range(STUDY.rounds + 2):
-            ledger.charge(Debit(STUDY.digest, "p" * 64, number, 1, plan(STUDY).round_costs(number)))
-    return config
+    return finished_hospital(quick_path, homes["north"], STUDY)
 
 
 @pytest.fixture
