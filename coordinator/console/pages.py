@@ -157,14 +157,17 @@ class CoordinatorPages:
     # --- a new study ------------------------------------------------------------------------------------------------
     def new(self, _call: ConsoleCall[Person]) -> Reply:
         """Where a study is handed in."""
-        return Page("new.html", {"answers": None, "study": None})
+        return Page("new.html", {"answers": None})
 
     def create(self, call: ConsoleCall[Person]) -> Reply:
         """Take a study that its author has signed, or ask the silos of one."""
-        study, signed = _handed_in(call)
+        study, beside = _handed_in(call)
+        signed = None if beside is None else AuthorSignature(beside.certificate, beside.signature)
         if call.form.get("poll") == "yes":
             _, answers = self.desk.poll(study.canonical(), call.who.deed(Action.POLL), signed)
-            return Page("new.html", {"answers": answers, "study": study})
+            # Nothing is stored of a study that is asked about: its page keeps both files for the next question.
+            kept = {"text": write_study(study), "signature": "" if beside is None else beside.text}
+            return Page("new.html", {"answers": answers, "study": study, **kept})
         digest = self.desk.create(study.canonical(), call.who.deed(Action.CREATE), signed)
         return Moved(f"/studies/{digest}", f"{study.name} is created. Start it when its silos are ready.")
 
@@ -320,16 +323,16 @@ def _number(call: ConsoleCall[Person], name: str, default: int, *, least: int = 
     return int(text)
 
 
-def _handed_in(call: ConsoleCall[Person]) -> tuple[Study, AuthorSignature | None]:
-    content, signed = call.files.get("study", b""), call.files.get("signature", b"")
+def _handed_in(call: ConsoleCall[Person]) -> tuple[Study, SignatureBeside | None]:
+    """A study and its signature, from the files that were chosen, or as a page has kept them."""
+    content, signature = (
+        call.files.get(name) or call.form.get(f"{name}_text", "").encode() for name in ("study", "signature")
+    )
     if not content:
         msg = "choose the study's file (study.yaml)"
         raise BadCallError(msg)
     study = study_in(content, "the study's file")
-    if not signed:
-        return study, None
-    beside = SignatureBeside.parse(signed, "the signature's file")
-    return study, AuthorSignature(beside.certificate, beside.signature)
+    return study, SignatureBeside.parse(signature, "the signature's file") if signature else None
 
 
 def _epsilon(value: float) -> str:

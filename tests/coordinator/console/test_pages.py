@@ -267,14 +267,18 @@ def test_a_study_is_created_or_polled_with_its_signature(authority):
     reply = made.create(call(ADA, files=files))
     assert (reply.to, reply.note) == (f"/studies/{'d' * 64}", "tiny is created. Start it when its silos are ready.")
     page = made.create(call(ADA, files=files, form={"poll": "yes"}))
-    assert (page.template, page.values) == ("new.html", {"answers": ("answers",), "study": STUDY})
+    kept = {"text": write_study(STUDY), "signature": beside.text}
+    assert (page.template, page.values) == ("new.html", {"answers": ("answers",), "study": STUDY, **kept})
+    again = {f"{name}_text": content.decode() for name, content in files.items()}
+    assert made.create(call(ADA, form={**again, "poll": "yes"})).values == page.values
     made.create(call(ADA, files={"study": files["study"]}, form={"poll": "no"}))
     assert desk.done == [
         (STUDY.canonical(), ADA.deed(Action.CREATE), signed),
         (STUDY.canonical(), ADA.deed(Action.POLL), signed),
+        (STUDY.canonical(), ADA.deed(Action.POLL), signed),
         (STUDY.canonical(), ADA.deed(Action.CREATE), None),
     ]
-    assert made.new(call()).values == {"answers": None, "study": None}
+    assert made.new(call()).values == {"answers": None}
     with pytest.raises(BadCallError, match=r"^choose the study's file \(study.yaml\)$"):
         made.create(call(files={"signature": files["signature"]}))
     for broken, told in (({"study": b"x: 1"}, "the study's file"), ({"signature": b"x"}, "the signature's file")):
