@@ -1,6 +1,7 @@
 """What a study publishes: each silo signs the figures that `publish` lists. Figures with enough agreement are shown.
 
-Guarantees: a publication is accepted only if it has exactly the figures that the study lists. A figure is shown only if
+Guarantees: a publication is accepted only if it has exactly the figures that the study lists. If the study announces
+how large its hospitals are, how far one of them could move each figure may stand beside it. A figure is shown only if
 at least `needed` silos have signed exactly the same figure, and if no other figure of that name has as many. The
 coordinator sees no sum, so only the silos vouch that a figure is right; their signatures prove who did. `service`
 verifies the signatures.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from policies.documents.study import Study
+from policies.documents.study import MOVED, Study
 from protos.messages import AgreedFigure, Confirm, MessageError, Publication, SignedPublication, Tensor
 from protos.steps import Task
 
@@ -47,9 +48,10 @@ def _check(study: Study, publication: Publication) -> None:
     if publication.study != study.digest:
         msg = f"{FIELD}: is about the study {publication.study[:12]}, not {study.digest[:12]}"
         raise MessageError(msg)
-    listed = {(domain, metric) for domain in study.reported for metric in study.publish}
-    named: set[tuple[str, str]] = {(figure.domain, figure.metric) for figure in publication.figures}
-    for fault, names in (("the study does not publish", named - listed), ("it lacks", listed - named)):
+    listed: set[tuple[str, str]] = {(domain, metric) for domain in study.reported for metric in study.publish}
+    beside = set() if study.expected is None else {(domain, f"{metric}{MOVED}") for domain, metric in listed}
+    named = {(figure.domain, figure.metric) for figure in publication.figures}
+    for fault, names in (("the study does not publish", named - listed - beside), ("it lacks", listed - named)):
         if names:
             domain, metric = min(names)
             msg = f"{FIELD}: {fault} {metric} of {domain!r}"

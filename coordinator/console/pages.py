@@ -131,9 +131,9 @@ class CoordinatorPages:
         if action not in views.CONFIRMED or action not in views.actions(one, call.who.identity):
             msg = f"{one.name} is {one.state}; nothing can be done to it that is asked about here"
             raise NotHereError(msg)
-        means = views.CONFIRMED[action]
-        values = {"look": views.look(one), "action": action, "means": means, "publishes": False}
-        return Page("confirm.html", values)
+        study = self.desk.document(one.study, call.who.identity)
+        values = {"look": views.look(one), "action": action, "means": views.CONFIRMED[action]}
+        return Page("confirm.html", {**values, "publishes": bool(study.publish)})
 
     def act(self, call: ConsoleCall[Person]) -> Reply:
         """Do something to a study."""

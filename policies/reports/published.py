@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.figure_words import told
-from policies.documents.study import ALL_PATIENTS, BINARY, Metric, Study
+from policies.documents.study import ALL_PATIENTS, BINARY, MOVED, Metric, Study
 from policies.reports.blocks import Block, Cell, Dot, DotRow, Dots, Paragraph, Section, grid
 
 NAMES: Final[Mapping[Metric, str]] = {
@@ -32,7 +32,6 @@ _MEANINGS: Final[Mapping[Metric, str]] = {
     "r2": "R² is the share of the outcome's variance that the model explains; at 0 it is no better than the mean.",
     "mae": "The mean absolute error is in the unit of the outcome (of its logarithm if the study says so).",
 }
-_MOVED: Final = "_moved"
 _VAGUE: Final = 2.0
 """An interval whose ends are further apart than by this factor says nothing of the risks in the mean."""
 
@@ -142,7 +141,7 @@ def _moved(figures: Sequence[PublishedFigure]) -> Iterable[Paragraph]:
     """How far one dishonest hospital could have moved the figures, if the study says how large hospitals are."""
     told_of = []
     for metric, name in NAMES.items():
-        moved = [(one.value, one.domain) for one in figures if one.metric == f"{metric}{_MOVED}" and one.value]
+        moved = [(one.value, one.domain) for one in figures if one.metric == f"{metric}{MOVED}" and one.value]
         if moved:
             most, domain = max(moved)
             told_of.append(f"{name} by {most:.3f} ({domain})")

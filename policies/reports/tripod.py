@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from policies.documents.study import CategoryFeature, NumericFeature, Study
+from policies.documents.study import MOVED, CategoryFeature, NumericFeature, Study
 from policies.reports.blocks import Cell, Grid, Paragraph, Section, grid
 from policies.reports.guarantee import Guarantee, unit_of
 from policies.reports.published import PublishedFigure
@@ -131,7 +131,7 @@ def filled(
         patients = "; ".join(f"{one:,}" for one in study.expected.patients)
         items["10"] = f"Expected before training, {unit}s who train: {patients} (one number: at each hospital)."
     if figures:
-        metrics = ", ".join(dict.fromkeys(one.metric for one in figures if not one.metric.endswith("_moved")))
+        metrics = ", ".join(dict.fromkeys(one.metric for one in figures if not one.metric.endswith(MOVED)))
         counted = [one for one in figures if one.metric == "patients" and one.value is not None]
         items["12e"] = f"{metrics}, from noised sums, with 95 % intervals for noise and chance together."
         items["23a"] = "In the section on how good the model is, and for whom."

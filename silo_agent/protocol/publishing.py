@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 
-from policies.documents.study import ALL_PATIENTS, Metric, Study
+from policies.documents.study import ALL_PATIENTS, MOVED, Metric, Study
 from protos.messages import Figure, Publication
 from silo_agent.data.outcome import half_range
 from silo_agent.learning.figures.evaluation import DomainResult, Estimate, NumberResult, Results
 from silo_agent.learning.figures.influence import largest_hospital, moved
 
 _USUAL_DIGITS = 3
-MOVED = "_moved"
-"""Ends the name of what stands beside a figure: how far one hospital of the largest announced size could move it."""
 
 
 def publication(study: Study, results: Results) -> Publication:

@@ -43,6 +43,24 @@ def test_figures_of_all_patients_are_due_if_the_study_says_so():
         accept(confirmed(publication=Publication(study.digest, FIGURES).canonical()), study)
 
 
+def test_how_far_a_hospital_could_move_a_figure_stands_beside_it_if_the_study_announces_hospitals():
+    announced = tiny_study(publish=STUDY.publish, expected={"patients": [600]})
+    moved = Figure("a", "auc_moved", 0.1, 0.0, 0.1)
+    for figures in (FIGURES, (*FIGURES, moved)):
+        whole = confirmed(publication=Publication(announced.digest, figures).canonical())
+        assert accept(whole, announced) is not None
+    with pytest.raises(MessageError, match="the study does not publish auc_moved of 'a'"):
+        accept(confirmed((*FIGURES, moved)))
+    for other in (replace(moved, metric="accuracy_moved"), replace(moved, domain="c")):
+        with pytest.raises(MessageError, match=f"the study does not publish {other.metric} of {other.domain!r}"):
+            accept(confirmed(publication=Publication(announced.digest, (*FIGURES, other)).canonical()), announced)
+    with pytest.raises(MessageError, match="it lacks auc of 'b'"):
+        accept(
+            confirmed(publication=Publication(announced.digest, (*FIGURES[:2], FIGURES[3], moved)).canonical()),
+            announced,
+        )
+
+
 @pytest.mark.parametrize(
     ("confirm", "sentence"),
     [

@@ -49,7 +49,8 @@ class Undecided(Federation):
 def federation(tmp_path):
     signed = {**policy_document("north"), "approvers": [f"fedward://approver/{name}" for name in OFFICERS]}
     policies = {silo: yaml.safe_dump(policy_document(silo)) for silo in SILOS} | {"north": yaml.safe_dump(signed)}
-    document = study_document(personal={"epochs": 1}, publish=["auc", "accuracy", "calibration", "patients"])
+    document = study_document(personal={"epochs": 1}, publish=["auc", "accuracy", "calibration", "patients"],
+                              expected={"patients": [100], "prevalence": 0.5})  # fmt: skip
     study_file = write_document(tmp_path / "study.yaml", document)
     made = Undecided(tmp_path / "federation", study_file, write_sites(tmp_path / "data"), policies)
     made.prepare()

@@ -214,8 +214,10 @@ def test_a_text_is_shown_with_what_it_asks_costs_and_protects():
 
 # --- what is done -----------------------------------------------------------------------------------------------------
 def test_only_what_cannot_be_undone_and_is_possible_is_asked_about():
-    desk, made = console(status())
+    desk, made = console(status(), status(SILENT))
+    assert made.confirm(call(study=SILENT, action="abort")).values["publishes"] is False
     page = made.confirm(call(action="abort"))
+    assert page.values["publishes"] is True
     assert (page.template, page.values["action"], page.values["look"].status.name) == ("confirm.html", "abort", "tiny")
     assert page.values["means"].startswith("The study stops for good.")
     for action, who in (("pause", OPS), ("delete", OPS), ("abort", VERA)):

@@ -53,6 +53,8 @@ def test_what_can_be_done_follows_from_state_and_role(state, possible):
 def test_a_study_is_shown_with_whom_it_waits_for_and_in_a_sentence():
     look = views.look(status(waiting_for=("a", "b", "c", "d", "e")))
     assert look.waits == "a, b, c and 2 more"
+    assert views.look(status(waiting_for=tuple("abcdefg"))).waits == "a, b, c and 4 more"
+    assert views.look(status(waiting_for=tuple("abc"))).waits == "a, b, c"
     assert look.said == "ward is running, round 1 of 3, step Train"
     assert (look.badge, look.per_cent, look.ends) == ("busy", 25, "")
     assert views.look(status("paused")).said == "ward is paused, round 1 of 3"
@@ -78,7 +80,10 @@ def test_history_adds_up_by_round_and_by_silo():
     times = (PhaseTime(0, 1, "offer", None, 60.0), PhaseTime(0, 2, "gather", None, 30.0))
     rounds, sent = views.history(status(uploads=uploads, times=times))
     assert [(row.label, row.value) for row in rounds.blocks[0].rows] == [("Round 0", 90.0)]
-    assert [(row.label, row.value) for row in sent.blocks[0].rows] == [("a", 7.0), ("b", 11.0)]
+    assert [(row.label, row.value, row.text) for row in sent.blocks[0].rows] == [
+        ("a", 7.0, "7 B"),
+        ("b", 11.0, "11 B"),
+    ]
     assert views.history(status()) == []
 
 
@@ -108,6 +113,9 @@ def test_the_point_on_the_curve_is_what_was_published_at_the_threshold():
     (without,) = views.discrimination(tiny_study(), figures[:1])[0].blocks
     assert without.lines[0].mark is None
     assert "threshold" not in without.text
+    for name in ("false_negatives", "balanced_accuracy"):
+        unknown = [figure(one.metric, None) if one.metric == name else one for one in figures]
+        assert views.discrimination(tiny_study(), unknown)[0].blocks[0].lines[0].mark is None
     impossible = [figure("auc", 0.8), figure("false_negatives", 1.0), figure("balanced_accuracy", 0.9)]
     assert views.discrimination(tiny_study(), impossible)[0].blocks[0].lines[0].mark is None
 

@@ -48,6 +48,7 @@ class Stage:
         self.queries = []
         console.page("/", lambda call: self.queries.append(call.query) or Page("page.html", {"said": self.said[0]}))
         console.live("/live", lambda _: Page("part.html", {"said": self.said[0]}))
+        console.live("/live/{what}", self._goes_wrong)
         console.page("/file", lambda _: Download("a.json", b"{}", "application/json"))
         console.page("/{what}", self._goes_wrong)
         console.action("/do", self._do)
@@ -150,7 +151,10 @@ def test_whoever_counts_no_more_is_out_at_once_and_for_good(stage, ada):
 def test_signing_out_takes_the_forms_token_and_ends_the_session(stage, ada):
     cookie = ada.cookies[COOKIE]
     assert ada.post("/leave", headers={"origin": ORIGIN}).status_code == 403
-    assert ada.post("/leave", data=form(stage, ada), headers={"origin": ORIGIN}).status_code == 200
+    reply = ada.post("/leave", data=form(stage, ada), headers={"origin": ORIGIN})
+    assert reply.status_code == 200
+    flags = set(reply.headers["set-cookie"].lower().split("; "))
+    assert {"httponly", "secure", "samesite=strict", "path=/", "max-age=0"} <= flags
     assert stage.sessions.find(cookie) is None
 
 
@@ -195,9 +199,12 @@ def test_templates_have_the_words_of_all_consoles_and_handlers_a_name_once(stage
 
 def test_an_address_that_is_none_keeps_no_session_alive(stage, ada):
     session = stage.sessions.find(ada.cookies[COOKIE], heard=False)
-    session.heard = 5.0
+    session.heard -= 100.0
+    before = session.heard
     assert ada.get("/nothing/here").status_code == 404
-    assert session.heard == 5.0
+    assert session.heard == before
+    assert ada.get("/").status_code == 200
+    assert session.heard > before
 
 
 def test_what_nobody_foresaw_is_told_to_the_program_and_not_to_the_browser(stage, ada):
@@ -407,6 +414,12 @@ def test_a_stream_ends_when_its_reader_counts_no_more(stage, monkeypatch):
     next(events)
     stage.stands = False
     assert list(events) == []
+
+
+@pytest.mark.parametrize("what", ["absent", "bad", "odd"])
+def test_a_stream_of_what_is_not_there_any_more_ends(stage, ada, what):
+    reply = ada.get(f"/live/{what}")
+    assert (reply.status_code, reply.text, stage.broken) == (200, "", [])
 
 
 def test_a_session_follows_few_pages_at_once_and_a_stream_that_ends_makes_room(stage, monkeypatch):

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from protos.messages import Publication
+from coordinator.publishing import accept
+from protos.messages import Confirm, Place, Publication, Tensor
+from protos.steps import Task
 from silo_agent.data.outcome import half_range
 from silo_agent.learning.figures.evaluation import DomainResult, Estimate, NumberResult, Results
 from silo_agent.learning.figures.moments import results_from_moments
@@ -60,6 +62,13 @@ def test_a_study_that_announces_its_hospitals_says_how_far_the_largest_could_hav
     assert found["a", "auc_moved"] == round(1 - (1 - share / 60) * 0, 3) == 1.0
     assert not any(metric.endswith("_moved") for domain, metric in found if domain == "b"), "it has no sizes"
     assert Publication.parse(publication(study, results).canonical()) == publication(study, results)
+    whole = Results("5" * 64, ("a", "b"), (sized, sized), 1.5)
+    for announced in (study, tiny_study(publish=study.publish)):
+        place = Place(announced.digest, announced.rounds + 1, 1)
+        signed = Confirm(
+            place, Task.OPEN, Tensor.METRICS, "m", publication=publication(announced, whole).canonical(), signature=b"s"
+        )
+        assert accept(announced, "north", signed, b"pem") is not None, "a coordinator takes what a silo publishes"
 
 
 def test_figures_of_all_patients_follow_those_of_the_domains():

@@ -52,6 +52,8 @@ def test_what_others_spent_is_spent_and_what_this_study_drew_is_not_counted_twic
     assert found.spent == epsilon(COST, *first.values())
     assert found.after == epsilon(COST, *plan(STUDY).costs())
     charge(folder, Debit(STUDY.digest, "p", 1, 1, again), Debit(STUDY.digest, "p", 1, 2, again))
+    with Ledger.open(folder.ledger, NORTH, budget_epsilon=99.0) as ledger:
+        ledger.put_into_force("f" * 64, 4.0)
     found = standing(settings)
     assert found.after == epsilon(COST, *again.values(), *plan(STUDY).costs())
 

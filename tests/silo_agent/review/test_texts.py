@@ -87,7 +87,7 @@ def test_what_is_kept_of_a_file_drops_no_approved_text(settings, folder, monkeyp
 
 
 # --- who stands behind it ---------------------------------------------------------------------------------------------
-def test_who_signed_is_what_the_agent_has_verified_or_what_lies_beside_a_file(settings, folder, authority):
+def test_who_signed_is_what_the_agent_has_verified_or_what_lies_beside_a_file(settings, folder, authority, monkeypatch):
     nobody = "no author's signature came with it; this silo refuses it as unsigned"
     found = texts.author_of(settings, STUDY, "tiny")
     assert (found, found.said) == (Author("", nobody), f"nobody: {nobody}")
@@ -96,8 +96,13 @@ def test_who_signed_is_what_the_agent_has_verified_or_what_lies_beside_a_file(se
     beside.write_text(sign_study(author_in(authority), OTHER.digest, OTHER.purpose).text)
     found = texts.author_of(settings, STUDY, str(file))
     assert (found.uri, found.fault.partition(": ")[0]) == ("", "study.yaml.eve.sig")
+    file.with_name("study.yaml.fay.sig").mkdir()
+    assert texts.author_of(settings, STUDY, str(file)).fault.startswith("study.yaml.fay.sig: ")
     file.with_name("study.yaml.ann.sig").write_text(sign_study(author_in(authority), STUDY.digest, STUDY.purpose).text)
     assert texts.author_of(settings, STUDY, str(file)) == Author("fedward://author/ann")
+    file.with_name("tiny.ann.sig").write_text(file.with_name("study.yaml.ann.sig").read_text())
+    monkeypatch.chdir(file.parent)
+    assert texts.author_of(settings, STUDY, "tiny").uri == "", "a name is no file"
     offered.keep(folder, STUDY, NOW, signed=signed_by("bob"))
     assert texts.author_of(settings, STUDY, str(file)) == Author("fedward://author/bob")
     assert Author("fedward://author/bob").said == "fedward://author/bob"
@@ -135,6 +140,9 @@ def test_what_asks_is_said_with_its_changes():
     nested = tiny_study(heads={"clip": 0.5})
     assert [line.partition(":")[0] for line in texts.changes(STUDY, nested)] == ["heads.clip"]
     assert list(texts.changes(STUDY, STUDY)) == []
+    begins = list(texts.changes(tiny_study(personal=None), tiny_study(personal={"epochs": 1})))
+    assert [line.partition(":")[0] for line in begins] == ["personal"]
+    assert begins[0].startswith("personal: null before, {")
 
 
 # --- whether it may use data ------------------------------------------------------------------------------------------
