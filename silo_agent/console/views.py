@@ -103,7 +103,7 @@ def releases(study: Study) -> Section:
             release.tensor,
             release.cohort,
             f"{release.values:,}",
-            f"{release.count:,}" if release.count > 1 else "1",
+            f"{release.count:,}",
             f"{release.noise:g}" if release.noise else "none",
         )
         for number, round_ in enumerate(plan(study).rounds)

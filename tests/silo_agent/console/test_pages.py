@@ -412,15 +412,15 @@ def test_models_are_listed_from_round_one_on_with_warnings(hospital):
 
 def test_few_studies_stay_measured_and_what_cannot_be_measured_says_why(hospital, monkeypatch):
     monkeypatch.setattr(pages, "finished", lambda settings, digest: (digest, "no file"))
-    monkeypatch.setattr(pages, "own_figures", lambda found: [Section(found, ())])
+    monkeypatch.setattr(pages, "own_figures", lambda found: [Section(found, ()), Section("more", ())])
     monkeypatch.setattr(pages, "_MOST_MEASURED", 2)
     hospital.pages.measured |= {"first": [], "second": []}
     reply = hospital.pages.measure(ConsoleCall(Officer(), {"study": OVER.digest}))
     assert reply.to == f"/models/{OVER.digest}"
     assert list(hospital.pages.measured) == ["second", OVER.digest]
-    why, figures = values(hospital.pages.model, study=OVER.digest)["sections"]
+    why, figures, more = values(hospital.pages.model, study=OVER.digest)["sections"]
     assert (why.title, why.inside, why.blocks) == ("Not measured", True, (Paragraph("no file", "warning"),))
-    assert figures.title == OVER.digest
+    assert (figures.title, more.title) == (OVER.digest, "more")
     assert values(hospital.pages.model, study=ASKS.digest)["sections"] is None
 
 

@@ -84,7 +84,7 @@ def test_what_leaves_is_the_plan():
     assert len(table.rows) == len(planned)
     for row, (number, one) in zip(texts(table), planned, strict=True):
         assert row[:4] == [str(number), one.tensor, one.cohort, f"{one.values:,}"]
-        assert float(row[5]) == pytest.approx(one.noise, rel=1e-4)
+        assert (row[4], float(row[5])) == (f"{one.count:,}", pytest.approx(one.noise, rel=1e-4))
 
 
 # --- ledger -----------------------------------------------------------------------------------------------------------
@@ -99,6 +99,7 @@ def test_the_plot_has_a_step_at_each_entry_and_the_budget():
     assert drawn == [pytest.approx(point, abs=0.05) for point in wanted]
     assert found.limit == pytest.approx(100 * (1 - 4 / top))
     assert found.text == "From 2026-01-01 to 2026-01-05 2.000 was spent of a budget of 4."
+    assert (found.first, found.last) == ("2026-01-01", "2026-01-05")
 
 
 def test_nothing_is_drawn_where_nothing_was_spent_or_without_a_bound():
