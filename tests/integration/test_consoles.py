@@ -160,6 +160,7 @@ class Story:
             page.get_by_label("Data").select_option(name)
             page.get_by_role("button", name=f"Approve {self.study.digest[:12]}").click()
         shows(page, f"may use {name}")
+        assert page.locator(".head .badge").inner_text() != "refused", "what was said before is asked again"
         decided = approved(self.federation, silo)
         assert (decided.data, decided.signed is not None) == (name, silo == "north")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_those_that_have_begun_come_first_and_none_comes_twice(settings, folder)
         ((("delta", "x"), ("clip", "y"), ("delta", "z")), None, ("refused: delta, clip", "refused")),
         (None, "lab", ("may use lab", "allowed")),
         ((), "lab", ("may use lab", "allowed")),
-        (((offered.WAITS, "x"),), "lab", ("refused: no_data", "no_data")),
+        (((offered.WAITS, "x"),), "lab", ("may use lab", "undecided")),
         ((("delta", "x"),), "lab", ("refused: delta", "refused")),
         ((), "back", ("its approval was taken back", "declined")),
         ((), "no", ("declined", "declined")),
@@ -58,6 +59,14 @@ def test_a_study_that_asked_stands_as_policy_and_people_say(settings, folder, sa
         approvals.approve(folder, STUDY, approvals.made(STUDY, decided, NOW))
     one = one_of(settings)
     assert ((one.stands, one.verdict), one.said) == (wanted, said or ())
+
+
+def test_data_that_are_missing_after_an_approval_are_said(settings, folder):
+    approvals.approve(folder, STUDY, approvals.made(STUDY, "lab", NOW))
+    offered.keep(folder, STUDY, NOW + timedelta(seconds=1))
+    offered.judged(folder, STUDY.digest, ((offered.WAITS, "x"),))
+    one = one_of(settings)
+    assert (one.stands, one.verdict) == ("refused: no_data", "no_data")
 
 
 def test_a_study_that_has_begun_runs_is_refused_or_is_over(settings, folder):
