@@ -11,6 +11,9 @@ from typing import Final
 ERRORS: Final = frozenset({"calibration", "mae"})
 """Metrics that measure an error: they cannot be below 0, and an estimate of 0 does not say that there is none."""
 TOO_FEW: Final = "too few"
+MOVED: Final = "_moved"
+"""Ends the name of what may stand beside a published figure, if the study says how large its hospitals are: how far one
+hospital of the largest announced size could move it."""
 
 
 def told(metric: str, value: float | None, high: float, *, form: str = ".3f", patients: float | None = None) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from policies.documents.study import MOVED, Study
+from common.figure_words import MOVED
+from policies.documents.study import Study
 from protos.messages import AgreedFigure, Confirm, MessageError, Publication, SignedPublication, Tensor
 from protos.steps import Task
 

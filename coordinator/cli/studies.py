@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from common.figure_words import told
+from common.figure_words import MOVED, told
 from coordinator.cli import listing, validating
 from coordinator.cli.options import (
     DEFAULT,
@@ -194,14 +194,24 @@ def _figures(found: StudyResults) -> Table:
     signers = ", ".join(one.silo for one in found.publications)
     caption = f"signed by {signers}; the table shows figures on which at least {found.needed} of them agree"
     table = Table(title=found.name, caption=caption, title_justify="left", caption_justify="left")
-    for column in ("domain", "metric", "value", "95 % interval", "silos"):
+    moved = {
+        (one.figure.domain, one.figure.metric.removesuffix(MOVED)): one.figure.value
+        for one in found.agreed
+        if one.figure.metric.endswith(MOVED)
+    }
+    beside = ["one hospital may move it by"] if moved else []
+    for column in ("domain", "metric", "value", "95 % interval", *beside, "silos"):
         table.add_column(column)
     patients = {one.figure.domain: one.figure.value for one in found.agreed if one.figure.metric == "patients"}
     for one in found.agreed:
         figure = one.figure
+        if figure.metric.endswith(MOVED):
+            continue
         known = patients.get(figure.domain)
         value = told(figure.metric, figure.value, figure.high, form=".4g", patients=known)
-        table.add_row(figure.domain, figure.metric, value, f"{figure.low:.4g} to {figure.high:.4g}", str(one.silos))
+        interval, far = f"{figure.low:.4g} to {figure.high:.4g}", moved.get((figure.domain, figure.metric))
+        by = ["-" if far is None else f"{far:.4g}"] if moved else []
+        table.add_row(figure.domain, figure.metric, value, interval, *by, str(one.silos))
     return table
 
 

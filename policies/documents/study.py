@@ -41,7 +41,7 @@ from policies.documents.sections.data import (
     Scale,
 )
 from policies.documents.sections.encoder import EncoderPlan
-from policies.documents.sections.evaluation import ALL_PATIENTS, MOVED, Evaluation, Metric
+from policies.documents.sections.evaluation import ALL_PATIENTS, Evaluation, Metric
 from policies.documents.sections.expected import Deadlines, Expected
 from policies.documents.sections.heads import HeadPlan
 from policies.documents.sections.kinds import Name, Recipe
@@ -54,7 +54,6 @@ from policies.refusals import Reason, Refused
 __all__ = [
     "ALL_PATIENTS",
     "BINARY",
-    "MOVED",
     "NUMBER",
     "CategoryFeature",
     "Code",

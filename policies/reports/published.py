@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.figure_words import told
-from policies.documents.study import ALL_PATIENTS, BINARY, MOVED, Metric, Study
+from common.figure_words import MOVED, told
+from policies.documents.study import ALL_PATIENTS, BINARY, Metric, Study
 from policies.reports.blocks import Block, Cell, Dot, DotRow, Dots, Paragraph, Section, grid
 
 NAMES: Final[Mapping[Metric, str]] = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from policies.documents.study import MOVED, CategoryFeature, NumericFeature, Study
+from common.figure_words import MOVED
+from policies.documents.study import CategoryFeature, NumericFeature, Study
 from policies.reports.blocks import Cell, Grid, Paragraph, Section, grid
 from policies.reports.guarantee import Guarantee, unit_of
 from policies.reports.published import PublishedFigure

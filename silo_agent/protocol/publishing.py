@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from policies.documents.study import ALL_PATIENTS, MOVED, Metric, Study
+from common.figure_words import MOVED
+from policies.documents.study import ALL_PATIENTS, Metric, Study
 from protos.messages import Figure, Publication
 from silo_agent.data.outcome import half_range
 from silo_agent.learning.figures.evaluation import DomainResult, Estimate, NumberResult, Results

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from common.figure_words import MOVED
 from deploy.local.federation import Federation
 from deploy.local.processes import run
-from policies.documents.study import MOVED, load_study
+from policies.documents.study import load_study
 from policies.ledger.ledger import read_ledger
 
 pytestmark = pytest.mark.slow

@@ -107,9 +107,6 @@ class Evaluation(Closed):
 
 
 ALL_PATIENTS: Final = "all patients"
-MOVED: Final = "_moved"
-"""Ends the name of what may stand beside a published figure, if the study says how large its hospitals are: how far one
-hospital of the largest announced size could move it."""
 """Stands for a domain's name where figures of all patients together are given."""
 
 Metric = Literal[

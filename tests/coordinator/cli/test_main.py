@@ -15,10 +15,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from common.figure_words import MOVED
 from coordinator.cli import main as cli
 from coordinator.cli import studies
 from crypto.pki.certificates import Trust
-from protos.messages import Publication
+from protos.messages import AgreedFigure, Figure, Publication, StudyResults
 from protos.status import MemberStatus
 from support.online import Online, serving
 from support.people import author_in
@@ -256,6 +257,18 @@ def test_results_from_the_command_line(run, operator_file, make_scene, authority
         blob, signature, certificate = (base64.b64decode(one[k]) for k in ("blob", "signature", "certificate_pem"))
         signer = Trust(authority.pem).verify(certificate, Publication.to_sign(blob), signature)
         assert signer.name == one["silo"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_how_far_a_hospital_may_move_a_figure_stands_beside_it(announced):
+    figures = [Figure("a", "auc", 0.81234, 0.7, 0.9), Figure("a", "patients", 40.0, 30.0, 50.0)]
+    moved = [Figure("a", f"auc{MOVED}", 0.0512, 0.0, 0.0512)] if announced else []
+    agreed = tuple(AgreedFigure(one, 3) for one in (*figures, *moved))
+    table = studies._figures(StudyResults("d" * 64, "ward", 3, agreed, ()))
+    shown = {column.header: list(column.cells) for column in table.columns}
+    assert shown["metric"] == ["auc", "patients"]
+    assert shown["value"] == ["0.8123", "40"]
+    assert shown.get("one hospital may move it by") == (["0.0512", "-"] if announced else None)
 
 
 def test_a_report_from_the_command_line(run, operator_file, make_scene, tmp_path, monkeypatch):
