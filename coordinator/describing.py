@@ -242,6 +242,12 @@ def _why(silo: InvitedSilo, round_: Round | None, progress: Progress) -> str:
     return round_.why_lost(silo.name) or (_NO_DATA if _without_data(silo, round_) else "")
 
 
+def silent(progress: Progress) -> tuple[str, ...]:
+    """Return who is away and has not just said that it lacks data."""
+    absent = (silo for silo in progress.silos if silo.name in progress.away)
+    return tuple(silo.name for silo in absent if not _without_data(silo, progress.round))
+
+
 def _without_data(silo: InvitedSilo, round_: Round | None) -> bool:
     """Whether a silo has said of the current attempt that it has no data for the study yet."""
     if round_ is None:

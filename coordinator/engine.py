@@ -49,6 +49,7 @@ from coordinator.describing import (
     measure,
     newly_signed,
     short,
+    silent,
     where,
 )
 from coordinator.metrics import CoordinatorMetrics
@@ -691,8 +692,8 @@ class Engine:
             log.info("attempt over", **where(before.round.place), outcome=outcome)
         if after.life is not before.life:
             log.info("study changed", study=after.script.study, state=after.life, why=after.why or None)
-        if after.away != before.away:
-            log.info("silos away", study=after.script.study, silos=after.away)
+        if silent(after) != silent(before):
+            log.info("silos away", study=after.script.study, silos=silent(after))
 
     def _measure(self, changed: tuple[Progress, Progress] | None = None) -> None:
         measure(self._metrics, self.catalogue.progress.values(), changed)

@@ -397,6 +397,16 @@ def test_the_operator_is_told_once_of_each_attempt_that_ends_and_of_who_falls_si
     assert [line["silos"] for line in log if line["event"] == "silos away"] == [STUDY.silos]
 
 
+def test_who_lacks_data_and_calls_is_not_away_for_the_log(engine):
+    with capture_logs() as log:
+        for _ in range(3):
+            for silo in STUDY.silos:
+                engine.poll(silo, "s")
+                engine.answer(silo, Answer(PLACE, "s", "no_data", "nobody has approved it"))
+    assert {line["refusal"] for line in log if line["event"] == "answered"} == {"no_data"}
+    assert [line for line in log if line["event"] == "silos away"] == []
+
+
 def test_silos_of_a_list_that_stay_away_for_thirty_days_have_left(engine, clock):
     to_gather(engine)
     for silo in STUDY.silos:
