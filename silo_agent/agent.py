@@ -200,6 +200,7 @@ class Agent:
                 # If it asks for the same work and refuses it again, waiting is useless: the attempt is abandoned.
                 log.info("refused", task=work.task, why=str(refusal))
                 if work == self._refused:
+                    log.warning("attempt abandoned", task=work.task, round=place.round, why=f"refused twice: {refusal}")
                     self._abandon(place.study)
                 self._refused = work
             except _PASSING as shortage:

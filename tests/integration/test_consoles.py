@@ -134,7 +134,13 @@ class Story:
         self.look(self.ada, "new")
         page.locator("input[name=study]").set_input_files(file)
         page.locator("input[name=signature]").set_input_files(file.with_name(f"{file.name}.{AUTHOR}.sig"))
-        page.get_by_role("button", name="Create").click()
+        page.get_by_role("button", name="Ask silos first").click()
+        shows(page, f"What silos answered about {self.study.name}")
+        self.look(self.ada, "new-asked")
+        with page.expect_navigation():
+            page.get_by_role("button", name="Ask again").click()  # the page has kept both files
+        shows(page, f"What silos answered about {self.study.name}")
+        page.get_by_role("button", name=f"Create {self.study.name}").click()
         shows(page, "is created")
         assert page.url == self.ada.base + self.here
         self.look(self.ada, "study-created")

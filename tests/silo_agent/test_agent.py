@@ -433,8 +433,11 @@ def test_a_coordinator_that_refuses_again_what_it_asks_again_makes_the_silo_aban
     place, roster = coordinator.begin(0)
     silos["north"].client.on_upload = refuse
     asked = coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS)
-    for _ in range(2):
-        coordinator.ask("north", asked)
+    with capture_logs() as log:
+        for _ in range(2):
+            coordinator.ask("north", asked)
+    (told,) = [line for line in log if line["event"] == "attempt abandoned"]
+    assert (told["task"], told["round"], told["why"].startswith("refused twice: ")) == ("contribute", 0, True)
     assert silos["north"].charges == [(0, 1, "counts")]
     silos["north"].client.on_upload = None
     coordinator.ask("north", asked)
