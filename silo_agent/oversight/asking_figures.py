@@ -33,17 +33,14 @@ def verdict(one: Offered, decided: Approval | None) -> StudyVerdict:
     """What becomes of a study that asked, or that has begun. `decided`: what people decided about it, if they did.
 
     It is `waiting` for a person, has `no_data` although a person let it use some, is `refused` by the policy or
-    `declined` by a person, `undecided` until the next offer, also after an approval, or `allowed`.
+    `declined` by a person, `undecided` until the next offer, or `allowed`.
     """
     if decided is not None and decided.data is None:
         return "declined"
     if one.said:
         if decided is None and waiting([one], ()):
             return "waiting"
-        if {label for label, _ in one.said} != {WAITS}:
-            return "refused"
-        # What was said before somebody let it use data says nothing about these data.
-        return "undecided" if decided is not None and "" < one.asked <= decided.at else "no_data"
+        return "no_data" if {label for label, _ in one.said} == {WAITS} else "refused"
     return "undecided" if decided is None and one.said is None else "allowed"
 
 

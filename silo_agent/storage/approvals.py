@@ -35,7 +35,7 @@ from policies.refusals import Reason, Refused
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.offered import author_uri
+from silo_agent.storage.offered import author_uri, given_data
 
 if TYPE_CHECKING:
     from silo_agent.storage.state import State
@@ -165,6 +165,7 @@ def approve(folder: StateFolder, study: Study, given: Approval) -> None:
         found = approvals(folder)
         unbound = {word: data for word, data in found.unbound.items() if not _meant(word, study.name, study.digest)}
         _write(folder, replace(found, bound={**found.bound, study.digest: given}, unbound=unbound))
+    given_data(folder, study.digest)
 
 
 def withdraw(

@@ -105,6 +105,19 @@ def judged(folder: StateFolder, digest: str, said: Said) -> None:
         write_whole(folder.offer(digest), json.dumps(content | {"said": told}, sort_keys=True).encode())
 
 
+def given_data(folder: StateFolder, digest: str) -> None:
+    """Forget that an offered study waits for data, because a person lets it use some. Raises OSError.
+
+    Whether these are there is said at the next offer. What else this silo has against the study stays.
+    """
+    content = _content(folder.offer(digest))
+    before = _said(content)
+    if before and WAITS in dict(before):
+        left = [list(one) for one in before if one[0] != WAITS]
+        kept = {name: value for name, value in content.items() if name != "said"} | ({"said": left} if left else {})
+        write_whole(folder.offer(digest), json.dumps(kept, sort_keys=True).encode())
+
+
 def begin(folder: StateFolder, digest: str, signed: Signed | None) -> None:
     """Keep a study's author in the folder of the study, which begins now. Raises OSError."""
     if signed is not None:

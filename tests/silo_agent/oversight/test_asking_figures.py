@@ -41,16 +41,6 @@ def test_a_verdict_follows_from_the_policys_reasons_and_peoples_decision(said, d
     assert verdict(Offered("exam", EXAM.digest, "", said=said), decided) == expected
 
 
-@pytest.mark.parametrize(
-    ("asked", "said", "expected"),
-    [("03", NO_DATA, "undecided"), ("04", NO_DATA, "undecided"), ("05", NO_DATA, "no_data"), ("03", DELTA, "refused")],
-)
-def test_what_was_said_before_an_approval_is_asked_again(asked, said, expected):
-    given = Approval("exam", "ward", "2026-11-29T03:04:04+00:00")
-    one = Offered("exam", EXAM.digest, f"2026-11-29T03:04:{asked}+00:00", said=(said,))
-    assert verdict(one, given) == expected
-
-
 @pytest.fixture
 def state(tmp_path):
     opened = keyed(tmp_path / "state")
