@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from policies.accounting.planning import Prices, price
 from policies.documents.study import Study
 from policies.reports.guarantee import Guarantee, guarantee
 
 _MOST: Final = 1000
+_Known = TypeVar("_Known")
 
 
 class KnownPrices:
@@ -24,18 +26,16 @@ class KnownPrices:
 
     def of(self, study: Study) -> Prices:
         """Return a study's prices."""
-        with self._turn:
-            if study.digest not in self._known:
-                while len(self._known) >= _MOST:
-                    self._known.popitem(last=False)
-                self._known[study.digest] = price(study, study.privacy.delta)
-            return self._known[study.digest]
+        return self._once(self._known, study, lambda: price(study, study.privacy.delta))
 
     def guarantee(self, study: Study) -> Guarantee:
         """Return what a study's plan guarantees to a patient."""
+        return self._once(self._guarantees, study, lambda: guarantee(study, None))
+
+    def _once(self, known: OrderedDict[str, _Known], study: Study, compute: Callable[[], _Known]) -> _Known:
         with self._turn:
-            if study.digest not in self._guarantees:
-                while len(self._guarantees) >= _MOST:
-                    self._guarantees.popitem(last=False)
-                self._guarantees[study.digest] = guarantee(study, None)
-            return self._guarantees[study.digest]
+            if study.digest not in known:
+                while len(known) >= _MOST:
+                    known.popitem(last=False)
+                known[study.digest] = compute()
+            return known[study.digest]

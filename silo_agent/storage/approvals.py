@@ -164,8 +164,8 @@ def approve(folder: StateFolder, study: Study, given: Approval) -> None:
     with one_at_a_time(folder.approving):
         found = approvals(folder)
         unbound = {word: data for word, data in found.unbound.items() if not _meant(word, study.name, study.digest)}
+        given_data(folder, study.digest)
         _write(folder, replace(found, bound={**found.bound, study.digest: given}, unbound=unbound))
-    given_data(folder, study.digest)
 
 
 def withdraw(
