@@ -189,3 +189,10 @@ def test_what_several_pages_state_is_what_the_code_does(fact):
 def test_every_encoding_stands_on_the_page():
     text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
     assert [one for one in get_args(Encoding) if f"`{one}`" not in text] == []
+
+
+def test_every_file_of_tests_that_a_page_names_is_there():
+    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    named = {one for page in PLAIN for code in codes(page) for one in re.findall(r"\btest_\w+\.py\b", code)}
+    assert len(named) > 50
+    assert named <= there
